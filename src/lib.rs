@@ -1,0 +1,4 @@
+//! See the brief.
+
+pub mod codec;
+pub mod id;

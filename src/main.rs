@@ -1,0 +1,3 @@
+//! The `ledger` command.
+
+fn main() {}
