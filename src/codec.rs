@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
                 self.at += 1;
                 return Ok((major, u64::from(info)));
             }
-            24..=27 => 1usize << (info - 24),
+            24..=27 => 1_usize << (info - 24),
             28..=30 => return Err(Error::NotCanonical { at: start, what: "reserved length" }),
             _ => return Err(Error::NotCanonical { at: start, what: "indefinite length" }),
         };
@@ -347,7 +347,8 @@ impl<'a> Reader<'a> {
         match self.at - at {
             1 if (20..=22).contains(&value) => Ok(()),
             3 => {
-                let is_nan = value & 0x7c00 == 0x7c00 && value & 0x03ff != 0;
+                // All exponent bits and any mantissa bit: not a number.
+                let is_nan = value & 0x7fff > 0x7c00;
                 if is_nan && value != 0x7e00 { Err(not_shortest) } else { Ok(()) }
             }
             5 => {
@@ -371,12 +372,12 @@ fn fits_half(value: f32) -> bool {
         return true;
     }
     let bits = value.to_bits();
-    let exponent = ((bits >> 23) & 0xff) as i32 - 127;
     let mantissa = bits & 0x007f_ffff;
-    match exponent {
-        -14..=15 => mantissa & 0x1fff == 0,
-        // Half-precision subnormals are multiples of 2^-24.
-        -24..=-15 => mantissa & ((1 << (23 - (exponent + 24))) - 1) == 0,
+    // The exponent is biased by 127: half precision has normal numbers from 2^-14 to 2^15 with 10 bits of
+    // mantissa, and below them multiples of 2^-24.
+    match (bits >> 23) & 0xff {
+        113..=142 => mantissa.trailing_zeros() >= 13,
+        exponent @ 103..=112 => mantissa.trailing_zeros() >= 126 - exponent,
         _ => false,
     }
 }
@@ -402,17 +403,17 @@ impl Writer {
         let major = major << 5;
         match value {
             0..=23 => self.bytes.push(major | value as u8),
-            24..=0xff => self.bytes.extend([major | 24, value as u8]),
+            24..=0xff => self.bytes.extend([major | 0x18, value as u8]),
             0x100..=0xffff => {
-                self.bytes.push(major | 25);
+                self.bytes.push(major | 0x19);
                 self.bytes.extend((value as u16).to_be_bytes());
             }
             0x1_0000..=0xffff_ffff => {
-                self.bytes.push(major | 26);
+                self.bytes.push(major | 0x1a);
                 self.bytes.extend((value as u32).to_be_bytes());
             }
             _ => {
-                self.bytes.push(major | 27);
+                self.bytes.push(major | 0x1b);
                 self.bytes.extend(value.to_be_bytes());
             }
         }

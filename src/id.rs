@@ -184,6 +184,15 @@ impl fmt::Display for HolderId {
     }
 }
 
+/// One claim in the log: a statement and the position in it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ClaimRef {
+    /// The statement.
+    pub statement: StatementId,
+    /// The claim's place in it, from 0.
+    pub position: u16,
+}
+
 /// Reads a CBOR byte string of exactly `N` bytes.
 pub(crate) fn deserialize_array<'de, D: Deserializer<'de>, const N: usize>(
     deserializer: D,

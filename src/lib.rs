@@ -1,4 +1,11 @@
-//! See the brief.
+//! The library.
 
+pub mod capture;
 pub mod codec;
+pub mod durable;
 pub mod id;
+pub mod ledger;
+pub mod log;
+pub mod model;
+pub mod state;
+pub mod store;

@@ -1,0 +1,14 @@
+//! Observing what a run is made of and what came out: values only, never a ledger.
+//!
+//! `walk` sees files and directories, `code` a repository, `config` and `environment` what they are named
+//! for, `weights` a checkpoint directory, `results` the files of an evaluation. Nothing here opens a ledger,
+//! prints, or reads a clock.
+
+pub mod code;
+pub mod config;
+pub mod environment;
+pub mod results;
+pub mod safetensors;
+mod shards;
+pub mod walk;
+pub mod weights;

@@ -1,0 +1,95 @@
+//! The user's own files, outside any ledger: keys, trust, remembered heads, State.
+//!
+//! They are written as durably as a ledger's. A temporary file lies beside its target, because nothing
+//! says that another directory is on the same disk. Symlinks of the user's are followed when reading, and
+//! replaced when writing, so that a planted one cannot direct a write elsewhere.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+
+use super::disk::{Disk, Mode};
+use super::lock::{self, Lock};
+use super::read;
+use super::staged::Temp;
+use super::{Created, Error, open_dir};
+
+/// Directories that are made on the way are the user's alone.
+const DIR_MODE: Mode = Mode::Umask(0o700);
+
+/// Creates a file with exactly these mode bits, durably, if its name is free.
+pub fn create(disk: &Arc<dyn Disk>, path: &Path, bytes: &[u8], mode: u32) -> Result<Created, Error> {
+    write(disk, path, bytes, mode, |temp| match disk.link(temp.path(), path) {
+        Ok(()) => Ok(Created::New),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Created::Exists),
+        Err(error) => Err(Error::from_write("link", path, error)),
+    })
+}
+
+/// Writes a file with exactly these mode bits, durably, in place of what is there.
+pub fn replace(disk: &Arc<dyn Disk>, path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
+    write(disk, path, bytes, mode, |temp| temp.rename(path))
+}
+
+/// Reads a whole file of at most `cap` bytes; `None` if there is none.
+pub fn read(path: &Path, cap: usize) -> Result<Option<Vec<u8>>, Error> {
+    read::open(path, OFlags::empty())?.map(|file| read::read_capped(file, path, cap)).transpose()
+}
+
+/// Takes the lock file at `path`, waiting for at most `timeout`.
+pub fn lock(disk: &Arc<dyn Disk>, path: &Path, timeout: Duration) -> Result<Lock, Error> {
+    make_dirs(disk.as_ref(), folder(path))?;
+    lock::take(disk.as_ref(), path, Mode::Exact(0o600), timeout)
+}
+
+fn write<T>(
+    disk: &Arc<dyn Disk>,
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    publish: impl FnOnce(Temp) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let folder = folder(path);
+    make_dirs(disk.as_ref(), folder)?;
+    let dir = open_dir(folder)?;
+    let name = path.file_name().ok_or_else(|| Error::NotPlain { path: path.to_owned() })?;
+    let prefix = format!(".{}.tmp-", name.to_string_lossy());
+    let (temp, mut file) = Temp::create(disk, folder, &prefix, Mode::Exact(mode))
+        .map_err(|(temp, error)| Error::from_write("create", &temp, error))?;
+    temp.write(&mut file, bytes)?;
+    temp.sync(&file)?;
+    let published = publish(temp)?;
+    disk.sync_dir(&dir, folder).map_err(|error| Error::from_sync(folder, error))?;
+    Ok(published)
+}
+
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        None => path,
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+    }
+}
+
+/// Creates the missing directories down to `dir` and makes each one's name durable.
+fn make_dirs(disk: &dyn Disk, dir: &Path) -> Result<(), Error> {
+    let missing: Vec<PathBuf> = dir
+        .ancestors()
+        .take_while(|dir| !dir.as_os_str().is_empty() && !dir.exists())
+        .map(Path::to_owned)
+        .collect();
+    for made in missing.iter().rev() {
+        let above = folder(made);
+        let handle = open_dir(above)?;
+        match disk.mkdir(made, DIR_MODE) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(Error::from_write("create", made, error));
+            }
+            _ => disk.sync_dir(&handle, above).map_err(|error| Error::from_sync(above, error))?,
+        }
+    }
+    Ok(())
+}

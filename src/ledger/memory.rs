@@ -1,0 +1,110 @@
+//! What one user keeps about ledgers outside of them: the last head seen, and the State file.
+//!
+//! The head guards against a log that was rolled back or forked, so it lies with the user's state and not in
+//! the cache. The State file only saves time. Neither is needed: without a writable home every command works
+//! and says with `-v` what it could not keep.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::durable::{Disk, Durable, outside};
+use crate::id::LedgerId;
+use crate::log::note::{MAX_NOTE, SignedHead};
+use crate::state::State;
+
+use super::note_ledger;
+
+/// A State file is rewritten when the log has grown by more than this since.
+///
+/// Checking 200 signatures costs about as much as writing the file (measured: 50 us each), so no command
+/// pays for more than twice its share.
+const STATE_LAG: u64 = 200;
+const MAX_STATE: usize = 1 << 32;
+const MODE: u32 = 0o600;
+
+/// Directories of one user, as the command line found them. `None` where there is none to write to.
+#[derive(Clone, Debug, Default)]
+pub struct Home {
+    /// Holds `<ledger>/head`.
+    pub state: Option<PathBuf>,
+    /// Holds `<ledger>/state`.
+    pub cache: Option<PathBuf>,
+    /// Size at which the State file on disk was folded.
+    saved: u64,
+}
+
+impl Home {
+    /// Takes the user's directories.
+    pub const fn new(state: Option<PathBuf>, cache: Option<PathBuf>) -> Self {
+        Self { state, cache, saved: 0 }
+    }
+
+    fn head_path(&self, ledger: LedgerId) -> Option<PathBuf> {
+        Some(self.state.as_ref()?.join(ledger.to_hex()).join("head"))
+    }
+
+    fn state_path(&self, ledger: LedgerId) -> Option<PathBuf> {
+        Some(self.cache.as_ref()?.join(ledger.to_hex()).join("state"))
+    }
+
+    /// Returns the head remembered for the ledger that lies at `root`, by the id that its own head claims.
+    pub(super) fn remembered(&self, _root: &Path, durable: &Durable) -> Option<SignedHead> {
+        let published = durable.read(Path::new("log/checkpoint"), MAX_NOTE).ok()??;
+        let published = SignedHead::parse(std::str::from_utf8(&published).ok()?).ok()?;
+        self.remembered_for(note_ledger(&published).ok()?)
+    }
+
+    fn remembered_for(&self, ledger: LedgerId) -> Option<SignedHead> {
+        let bytes = outside::read(&self.head_path(ledger)?, MAX_NOTE).ok()??;
+        SignedHead::parse(std::str::from_utf8(&bytes).ok()?).ok()
+    }
+
+    /// Remembers a head, if it is newer than the one remembered.
+    pub(super) fn remember(
+        &self,
+        _root: &Path,
+        ledger: LedgerId,
+        head: &SignedHead,
+        disk: &Arc<dyn Disk>,
+    ) -> Result<(), String> {
+        let Some(path) = self.head_path(ledger) else {
+            return Err("the tree head is not remembered: no directory for the user's state".to_owned());
+        };
+        let is_newer = |known: Option<SignedHead>| known.is_none_or(|k| k.head().size < head.head().size);
+        if !is_newer(self.remembered_for(ledger)) {
+            return Ok(());
+        }
+        let say = |error| format!("the tree head is not remembered: {error}");
+        let lock = outside::lock(disk, &path.with_extension("lock"), Duration::from_secs(1)).map_err(say)?;
+        // Another process may have been here while we waited; memory only ever moves forward.
+        if is_newer(self.remembered_for(ledger)) {
+            outside::replace(disk, &path, head.as_str().as_bytes(), MODE).map_err(say)?;
+        }
+        drop(lock);
+        Ok(())
+    }
+
+    /// Reads the State file of a ledger; whatever is wrong with it, there is none.
+    pub(super) fn load_state(&mut self, ledger: LedgerId) -> Option<State> {
+        let bytes = outside::read(&self.state_path(ledger)?, MAX_STATE).ok()??;
+        let state = State::from_file(bytes, ledger)?;
+        self.saved = state.size();
+        Some(state)
+    }
+
+    /// Writes the State file if the log has outgrown it.
+    pub(super) fn save_state_when_due(&mut self, state: &State, disk: &Arc<dyn Disk>) -> Result<(), String> {
+        if state.size() < self.saved + STATE_LAG {
+            return Ok(());
+        }
+        let Some(path) = state.ledger().and_then(|ledger| self.state_path(ledger)) else {
+            return Err("the folded state is not kept: no cache directory".to_owned());
+        };
+        let bytes = state.to_file().unwrap_or_default();
+        outside::replace(disk, &path, &bytes, MODE)
+            .map_err(|error| format!("the folded state is not kept: {error}"))?;
+        self.saved = state.size();
+        Ok(())
+    }
+}

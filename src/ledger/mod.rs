@@ -1,0 +1,554 @@
+//! A ledger: objects, log, and the state that they lead to, opened at one tree head.
+//!
+//! Opening reads and checks, and writes nothing under the ledger. `init.rs` makes a ledger, `transaction.rs`
+//! stages objects and claims, `sequencer.rs` brings pending statements under a head, `memory.rs` keeps what
+//! this user knew, `resolve.rs` turns what people type into ids. Time, keys and randomness come in as
+//! arguments; nothing here prints.
+
+mod init;
+mod memory;
+mod resolve;
+mod sequencer;
+mod transaction;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::durable::{self, Disk, Durable, RealDisk};
+use crate::id::{ClaimRef, HolderId, KeyId, LedgerId, ObjectId, StatementId, TreeHash};
+use crate::log::files;
+use crate::log::key::PublicKey;
+use crate::log::merkle;
+use crate::log::note::{self, SignedHead};
+use crate::log::statement::{self, Statement};
+use crate::log::tile;
+use crate::log::{Log, tree};
+use crate::model::{self, Facts, Holder, Kind, Record, Role, TypedId};
+use crate::state::{self, KeyRow, Place, Reason, Signatures, Standing, State};
+use crate::store::{self, Store};
+
+pub use init::{Founder, init};
+pub use memory::Home;
+pub use resolve::{ResolveError, Wanted};
+pub use sequencer::{Pending, Sequenced};
+pub use transaction::{Outcome, Signer, StagedClaim, Transaction};
+
+/// Name of the ledger's directory.
+pub const DIR: &str = ".ledger";
+/// First line of the file `format`.
+pub const FORMAT: &str = "ledger-format/1";
+/// Records and other objects that are read whole are not larger than this.
+const MAX_OBJECT: usize = crate::codec::MAX_RECORD;
+
+/// Why a ledger cannot be opened, read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no ledger here.
+    #[error("`{}` is not a ledger", path.display())]
+    NotALedger {
+        /// Where one was looked for.
+        path: PathBuf,
+    },
+    /// The format is newer than this program, or not one.
+    #[error("`{}` has the format `{found}`; this program knows `{FORMAT}`", path.display())]
+    Format {
+        /// The ledger.
+        path: PathBuf,
+        /// What its `format` file says.
+        found: String,
+    },
+    /// Fold rules of a newer program are in force.
+    #[error("this ledger follows rules {found}; this program knows rules {}", state::RULES)]
+    Rules {
+        /// The number in force.
+        found: u32,
+    },
+    /// A copy: another directory than the one that was made.
+    #[error("`{}` is a copy of a ledger and is not written to", path.display())]
+    Copied {
+        /// The ledger.
+        path: PathBuf,
+    },
+    /// This copy of the log is older than what this user has seen.
+    #[error("this copy ends at statement {here}; a head of {known} statements is known")]
+    Behind {
+        /// Size here.
+        here: u64,
+        /// Size that is known.
+        known: u64,
+    },
+    /// This log and the remembered head cannot both be right.
+    #[error(
+        "this log is not the one that was seen before: at size {size} its root is {found}, it was {known}"
+    )]
+    Fork {
+        /// Size at which they differ.
+        size: u64,
+        /// Root here.
+        found: TreeHash,
+        /// Root that was seen.
+        known: TreeHash,
+    },
+    /// The tree head is not signed by a log key of the ledger.
+    #[error("the tree head of size {size} is not signed by a log key of this ledger")]
+    HeadSignature {
+        /// Size of the head.
+        size: u64,
+        /// What is wrong.
+        #[source]
+        source: note::Error,
+    },
+    /// The first statement does not open a ledger, or the head is of another one.
+    #[error("the log does not begin with a genesis statement of the ledger that its head names")]
+    Genesis,
+    /// The statements do not lead to the head's root.
+    #[error("the log's statements and its tree head disagree")]
+    Log(#[source] state::Error<files::Error>),
+    /// The log's files.
+    #[error(transparent)]
+    Files(#[from] files::Error),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// The disk.
+    #[error(transparent)]
+    Disk(#[from] durable::Error),
+    /// An object is not the record that it is referred to as.
+    #[error("{id} is not a readable record")]
+    Record {
+        /// The reference.
+        id: TypedId,
+        /// What is wrong.
+        #[source]
+        source: model::Error,
+    },
+    /// A statement cannot be made.
+    #[error("the statement cannot be made")]
+    Statement(#[from] statement::Error),
+    /// A record cannot be encoded.
+    #[error("the record cannot be encoded")]
+    Encode(#[from] crate::codec::Error),
+    /// The fold would not accept the statement, so it was not written.
+    #[error("the ledger would not accept this: {reason}")]
+    Refused {
+        /// Why.
+        reason: Reason,
+    },
+    /// No key of this user is one of the ledger's.
+    #[error("key {key} is not one of this ledger's")]
+    UnknownKey {
+        /// The key.
+        key: KeyId,
+    },
+    /// A statement that the state points to is not there.
+    #[error("statement {index} cannot be read as one")]
+    Unreadable {
+        /// Its index.
+        index: u32,
+    },
+}
+
+/// One claim as it stands in the log.
+#[derive(Clone, Debug)]
+pub struct Stated {
+    /// The claim.
+    pub claim: ClaimRef,
+    /// Its place.
+    pub place: Place,
+    /// The signing key.
+    pub key: KeyId,
+    /// The holder who said it.
+    pub holder: HolderId,
+    /// The author's clock, seconds since 1970.
+    pub time: u64,
+    /// What is claimed.
+    pub object: TypedId,
+    /// SHA-256 of the object's bytes.
+    pub sha256: crate::id::Sha256,
+    /// Bytes of the object.
+    pub size: u64,
+    /// Links, in the order of the claim.
+    pub links: Vec<(String, TypedId)>,
+    /// Facts.
+    pub facts: Facts,
+}
+
+impl Stated {
+    /// Returns what stands in a role, if anything does.
+    pub fn link(&self, role: &str) -> Option<TypedId> {
+        self.links.iter().find(|(name, _)| name == role).map(|(_, target)| *target)
+    }
+
+    /// Returns everything that stands in a role.
+    pub fn all<'a>(&'a self, role: &'a str) -> impl Iterator<Item = TypedId> + 'a {
+        self.links.iter().filter(move |(name, _)| name == role).map(|(_, target)| *target)
+    }
+}
+
+/// A statement of the log with what the fold says of it.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// Index in the log.
+    pub index: u32,
+    /// Leaf hash.
+    pub id: StatementId,
+    /// What the fold says.
+    pub standing: Standing,
+    /// Its claims; of an unreadable statement there are none.
+    pub claims: Vec<Stated>,
+}
+
+/// An opened ledger.
+#[derive(Debug)]
+pub struct Ledger {
+    root: PathBuf,
+    durable: Durable,
+    store: Store,
+    log: Log,
+    state: State,
+    head: SignedHead,
+    home: Home,
+    is_copy: bool,
+    notices: Vec<String>,
+}
+
+impl Ledger {
+    /// Returns the nearest ledger at or above a directory.
+    pub fn find(start: &Path) -> Option<PathBuf> {
+        start.ancestors().map(|dir| dir.join(DIR)).find(|dir| dir.join("format").exists())
+    }
+
+    /// Opens the ledger whose directory is `root`, as far as its published head goes.
+    pub fn open(root: &Path, home: Home) -> Result<Self, Error> {
+        Self::open_on(Arc::new(RealDisk), root, home)
+    }
+
+    /// Opens a ledger on a disk of the caller's choice.
+    pub fn open_on(disk: Arc<dyn Disk>, root: &Path, home: Home) -> Result<Self, Error> {
+        let not_here = || Error::NotALedger { path: root.to_owned() };
+        let durable = Durable::new(Arc::clone(&disk), root, false);
+        let format = match durable.read(Path::new("format"), 4096) {
+            Ok(Some(format)) => String::from_utf8_lossy(&format).into_owned(),
+            Ok(None) | Err(durable::Error::Io { .. }) => return Err(not_here()),
+            Err(error) => return Err(error.into()),
+        };
+        let mut lines = format.lines();
+        let first = lines.next().unwrap_or_default();
+        if first != FORMAT {
+            return Err(Error::Format { path: root.to_owned(), found: first.to_owned() });
+        }
+        let durable = Durable::new(disk, root, lines.any(|line| line == "shared yes"));
+        let is_copy = init::is_copy(&durable)?;
+        // Memory before the head: another process may move both forward between two reads.
+        let remembered = home.remembered(root, &durable);
+        let log = Log::new(durable.clone());
+        let head = log.head()?;
+        let mut ledger = Self {
+            root: root.to_owned(),
+            store: Store::new(durable.clone()),
+            durable,
+            log,
+            state: State::new(),
+            head,
+            home,
+            is_copy,
+            notices: Vec::new(),
+        };
+        ledger.load_state();
+        ledger.fold_to_head()?;
+        ledger.compare_with_memory(remembered)?;
+        ledger.save_state_when_due();
+        ledger.remember();
+        Ok(ledger)
+    }
+
+    /// Returns the ledger's directory.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Returns the directory that holds the ledger, against which relative paths in records are meant.
+    pub fn project(&self) -> &Path {
+        self.root.parent().unwrap_or(&self.root)
+    }
+
+    /// Returns the ledger's id.
+    pub fn id(&self) -> LedgerId {
+        self.state.ledger().unwrap_or(LedgerId::from_bytes([0; 32]))
+    }
+
+    /// Returns what holds under the head.
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Returns the objects.
+    pub const fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Returns the log's files.
+    pub const fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Returns the disk beneath the ledger.
+    pub const fn durable(&self) -> &Durable {
+        &self.durable
+    }
+
+    /// Returns the signed tree head that this view ends at.
+    pub const fn head(&self) -> &SignedHead {
+        &self.head
+    }
+
+    /// Returns whether the directory is a copy, which is not written to.
+    pub const fn is_copy(&self) -> bool {
+        self.is_copy
+    }
+
+    /// Returns what could not be remembered or used, for `-v`.
+    pub fn notices(&self) -> &[String] {
+        &self.notices
+    }
+
+    /// Returns the ledger's live log keys, as a foreign tool's verifier keys.
+    pub fn vkeys(&self) -> Vec<String> {
+        let origin = note::origin(self.id());
+        self.log_keys().iter().map(|key| note::vkey(&origin, key)).collect()
+    }
+
+    fn log_keys(&self) -> Vec<PublicKey> {
+        log_keys(&self.state)
+    }
+
+    fn load_state(&mut self) {
+        let Ok(origin) = note_ledger(&self.head) else { return };
+        let Some(state) = self.home.load_state(origin) else { return };
+        let (size, head) = (state.size(), self.head.head());
+        if size == 0 || size > head.size {
+            return;
+        }
+        // The stamp must be a prefix of this log, or the file is another's and says nothing here.
+        let tiles = self.log.tiles();
+        if self.log.root_at(&tiles, size, head.size, head.root).is_ok_and(|root| root == state.root()) {
+            self.state = state;
+        }
+    }
+
+    /// Folds the statements between the state and the head, with all signatures checked.
+    fn fold_to_head(&mut self) -> Result<(), Error> {
+        let head = self.head.head().clone();
+        let folded = self.state.size();
+        if folded < head.size {
+            let mut leaves: Vec<Vec<u8>> = Vec::new();
+            let (log, state) = (&self.log, &mut self.state);
+            let tiles = log.tiles();
+            let fold = |leaves: &mut Vec<Vec<u8>>, state: &mut State| {
+                let batch: Vec<&[u8]> = leaves.iter().map(Vec::as_slice).collect();
+                let mut root_at = |size| log.root_at(&tiles, size, head.size, head.root);
+                state::advance(state, &batch, Signatures::Check, &mut root_at).map_err(Error::Log)?;
+                leaves.clear();
+                Ok::<(), Error>(())
+            };
+            log.statements::<Error>(head.size, folded, &mut |_, entries| {
+                leaves.extend(entries.iter().map(|entry| entry.to_vec()));
+                if leaves.len() >= 4096 { fold(&mut leaves, state) } else { Ok(()) }
+            })?;
+            fold(&mut leaves, state)?;
+        }
+        self.check_head()
+    }
+
+    fn check_head(&self) -> Result<(), Error> {
+        let head = self.head.head();
+        if self.state.root() != head.root || self.state.size() != head.size {
+            return Err(Error::Log(state::Error::Diverges {
+                size: head.size,
+                expected: head.root,
+                found: self.state.root(),
+            }));
+        }
+        if self.state.ledger() != note_ledger(&self.head).ok() || self.state.keys().is_empty() {
+            return Err(Error::Genesis);
+        }
+        self.head
+            .verify(&self.log_keys())
+            .map(|_| ())
+            .map_err(|source| Error::HeadSignature { size: head.size, source })
+    }
+
+    fn compare_with_memory(&mut self, remembered: Option<SignedHead>) -> Result<(), Error> {
+        let Some(remembered) = remembered else { return Ok(()) };
+        if note_ledger(&remembered).ok() != Some(self.id()) {
+            return Ok(());
+        }
+        let (known, here) = (remembered.head(), self.head.head());
+        if known.size > here.size {
+            return Err(Error::Behind { here: here.size, known: known.size });
+        }
+        let tiles = self.log.tiles();
+        let found = if known.size == here.size {
+            here.root
+        } else {
+            self.log.root_at(&tiles, known.size, here.size, here.root)?
+        };
+        if found == known.root {
+            Ok(())
+        } else {
+            Err(Error::Fork { size: known.size, found, known: known.root })
+        }
+    }
+
+    /// Reads the claim at a place.
+    pub fn stated(&self, place: Place) -> Result<Stated, Error> {
+        let bytes = self.log.statement(self.head.head().size, u64::from(place.index))?;
+        let unreadable = Error::Unreadable { index: place.index };
+        let statement = Statement::parse(&bytes).map_err(|_| Error::Unreadable { index: place.index })?;
+        claims_of(place.index, &statement).into_iter().nth(usize::from(place.position)).ok_or(unreadable)
+    }
+
+    /// Reads the first accepted claim of an object.
+    pub fn claim_of(&self, id: TypedId) -> Result<Option<Stated>, Error> {
+        self.state.claim(id).map(|place| self.stated(place)).transpose()
+    }
+
+    /// Reads a range of statements with their standing.
+    pub fn list(&self, from: u64, visit: &mut dyn FnMut(Listed) -> Result<(), Error>) -> Result<(), Error> {
+        let size = self.head.head().size;
+        self.log.statements::<Error>(size, from, &mut |first, entries| {
+            for (entry, index) in entries.iter().zip(first as u32..) {
+                let id = crate::id::statement_id(entry);
+                let standing = self.state.statement(id).map_or(Standing::Unknown, |(_, standing)| standing);
+                let claims =
+                    Statement::parse(entry).map(|parsed| claims_of(index, &parsed)).unwrap_or_default();
+                visit(Listed { index, id, standing, claims })?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads all accepted claims of some kinds, in log order: the scan that answers questions without an index.
+    pub fn scan(
+        &self,
+        kinds: &[Kind],
+        visit: &mut dyn FnMut(Stated) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.list(0, &mut |listed| {
+            if listed.standing == Standing::Accepted {
+                for claim in listed.claims.into_iter().filter(|claim| kinds.contains(&claim.object.kind)) {
+                    visit(claim)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads a record, whose bytes are re-hashed and must state its kind.
+    pub fn record<R: Record>(&self, id: ObjectId) -> Result<R, Error> {
+        let bytes = self.store.get(id, MAX_OBJECT)?;
+        let id = TypedId::new(R::KIND, id);
+        model::decode(&bytes).map_err(|source| Error::Record { id, source })
+    }
+
+    /// Reads the bytes of an object that is small enough to be held.
+    pub fn bytes(&self, id: ObjectId) -> Result<Vec<u8>, Error> {
+        Ok(self.store.get(id, MAX_OBJECT)?)
+    }
+
+    /// Returns a holder's display name, or nothing where its record was left out.
+    pub fn holder_name(&self, holder: HolderId) -> Option<String> {
+        let key = self.state.key(holder.first_key())?;
+        let claim = self.stated(key.claim).ok()?;
+        self.record::<Holder>(claim.link("holder")?.id).ok().map(|holder| holder.name)
+    }
+
+    /// Describes a key for people, as `kim (approver 4f2a)`.
+    pub fn who(&self, key: KeyId) -> String {
+        let short = &key.to_hex()[..4];
+        let Some(row) = self.state.key(key) else { return format!("unknown key {short}") };
+        let name = self.holder_name(row.holder).unwrap_or_else(|| format!("{}", row.holder)[..8].to_owned());
+        let roles: Vec<&str> = row.roles.iter().map(|role| role.word()).collect();
+        let roles = if roles.is_empty() { "no role".to_owned() } else { roles.join("+") };
+        format!("{name} ({roles} {short})")
+    }
+
+    /// Returns the SHA-256 leaf hash at an index, from the tiles.
+    pub fn statement_id(&self, index: u32) -> Result<StatementId, Error> {
+        let full = u64::from(tile::FULL);
+        let (n, offset) = (u64::from(index) / full, (u64::from(index) % full) as usize);
+        let size = self.head.head().size;
+        let beyond = || files::Error::from(tile::Error::Beyond { wanted: u64::from(index), size });
+        let tile = tile::Tile::at_size(tile::Level::Hashes(0), n, size).ok_or_else(beyond)?;
+        let tiles = self.log.tiles();
+        let hashes = tree::HashSource::hashes(&tiles, 0, n, tile.width()).map_err(files::Error::from)?;
+        hashes
+            .get(offset)
+            .map(|hash| StatementId::from_bytes(*hash.as_bytes()))
+            .ok_or_else(|| beyond().into())
+    }
+
+    /// Returns the claim at a place in the form that `prev` and revocations name it.
+    pub fn claim_ref(&self, place: Place) -> Result<ClaimRef, Error> {
+        Ok(ClaimRef { statement: self.statement_id(place.index)?, position: place.position })
+    }
+
+    /// Checks that a statement is under the head: its bytes, the path of hashes, and the head's root.
+    pub fn prove_inclusion(&self, index: u32) -> Result<(), Error> {
+        let head = self.head.head();
+        let bytes = self.log.statement(head.size, u64::from(index))?;
+        let tiles = self.log.tiles();
+        let proof = tree::inclusion_proof(&tiles, u64::from(index), head.size).map_err(files::Error::from)?;
+        let leaf = crate::id::statement_id(&bytes);
+        merkle::verify_inclusion(leaf, u64::from(index), head.size, &proof, head.root)
+            .map_err(|source| files::Error::Inconsistent { size: head.size, source }.into())
+    }
+
+    fn save_state_when_due(&mut self) {
+        if let Err(notice) = self.home.save_state_when_due(&self.state, self.durable.disk()) {
+            self.notices.push(notice);
+        }
+    }
+
+    fn remember(&mut self) {
+        if let Err(notice) = self.home.remember(&self.root, self.id(), &self.head, self.durable.disk()) {
+            self.notices.push(notice);
+        }
+    }
+}
+
+/// Returns the ledger id in a head's origin.
+fn note_ledger(head: &SignedHead) -> Result<LedgerId, Error> {
+    let hex = head.head().origin.strip_prefix("lineage-ledger/").ok_or(Error::Genesis)?;
+    LedgerId::from_hex(hex).map_err(|_| Error::Genesis)
+}
+
+fn log_keys(state: &State) -> Vec<PublicKey> {
+    let live = state.keys().into_iter().filter(|row: &KeyRow| row.has(Role::Log));
+    live.filter_map(|row| PublicKey::parse(&row.public).ok()).collect()
+}
+
+/// Turns a parsed statement into its claims; claims of newer kinds are left out.
+fn claims_of(index: u32, statement: &Statement<'_>) -> Vec<Stated> {
+    let claims = statement.payload.claims.iter().zip(0u16..);
+    let understood = claims.filter_map(|(claim, position)| {
+        let kind = Kind::from_word(&claim.kind)?;
+        let links = claim.links.iter().filter_map(|link| {
+            Some((link.role.clone().into_owned(), TypedId::new(Kind::from_word(&link.kind)?, link.id)))
+        });
+        Some(Stated {
+            claim: ClaimRef { statement: statement.id, position },
+            place: Place { index, position },
+            key: statement.kid,
+            holder: statement.iss,
+            time: statement.iat,
+            object: TypedId::new(kind, claim.object),
+            sha256: claim.sha256,
+            size: claim.size,
+            links: links.collect(),
+            facts: Facts::decode(kind, &claim.facts).unwrap_or(Facts::None),
+        })
+    });
+    understood.collect()
+}

@@ -1,0 +1,26 @@
+//! The log: an append-only Merkle tree of signed statements, in the files of a C2SP tlog-tiles log.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | `merkle` | RFC 6962 hashing and proofs, nothing else |
+//! | `tile` | names, widths and bytes of tiles and bundles |
+//! | `tree` | roots and proofs out of tiles |
+//! | `key` | Ed25519 keys, their files, COSE's signed structure |
+//! | `note` | signed notes, tree heads, receipts |
+//! | `statement` | the one byte form of a leaf |
+//! | `head_file` | the one byte form of a commit |
+//! | `files` | all of it on disk |
+//!
+//! The log knows statements, not records: what a claim means is for the fold.
+
+pub mod files;
+pub mod head_file;
+pub mod key;
+pub mod merkle;
+pub mod note;
+pub mod statement;
+pub mod tile;
+pub mod tree;
+
+pub use files::Log;
+pub use head_file::HeadFile;

@@ -1,0 +1,155 @@
+//! Records of what came out of a run: checkpoints, evaluations with their benchmark, and notes.
+
+use serde::{Deserialize, Serialize};
+
+use super::facts::words;
+use super::{Facts, Kind, Link, Nonce, Record, TypedId};
+
+/// Weights on disk, by three digests.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Checkpoint {
+    /// The attempt that wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<TypedId>,
+    /// Tree of everything in the directory.
+    pub full: TypedId,
+    /// Tree of every file that a loader reads; mode bits and empty directories ignored.
+    pub weights: TypedId,
+    /// Every tensor's name, dtype, shape and bytes; survives another sharding.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tensors: Option<TypedId>,
+    /// The checkpoint that training went on from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<TypedId>,
+    /// What the recogniser saw, as `safetensors`.
+    pub format: String,
+    /// Training step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
+    /// Where it lay, relative to the project; absent when it lay elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+impl Record for Checkpoint {
+    const KIND: Kind = Kind::Checkpoint;
+
+    fn links(&self) -> Vec<Link> {
+        let mut links = vec![Link::new("full", self.full), Link::new("weights", self.weights)];
+        links.extend(self.start.map(|target| Link::new("start", target)));
+        links.extend(self.tensors.map(|target| Link::new("tensors", target)));
+        links.extend(self.parent.map(|target| Link::new("parent", target)));
+        links
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::Named { name: None }
+    }
+}
+
+/// What was measured on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Benchmark {
+    /// Its name.
+    pub name: String,
+    /// A file that defines it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<TypedId>,
+}
+
+impl Record for Benchmark {
+    const KIND: Kind = Kind::Benchmark;
+
+    fn links(&self) -> Vec<Link> {
+        self.definition.iter().map(|target| Link::new("definition", *target)).collect()
+    }
+}
+
+words! {
+    /// How an evaluation is bound to the weights that it names.
+    Binding {
+        /// The path held these bytes before and after the harness ran.
+        Observed = "observed",
+        /// The harness was given a verified private copy.
+        Sealed = "sealed",
+        /// Somebody said so.
+        Asserted = "asserted",
+    }
+}
+
+/// One measured number, with its exact decimal text; `NaN`, `Infinity` and `-Infinity` are kept.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metric {
+    /// Its name, as `accuracy`.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// Standard error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<String>,
+    /// Number of samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n: Option<u64>,
+}
+
+/// An evaluation of weights.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Eval {
+    /// Weights tree of the subject: content, so that an evaluation may come before the checkpoint's record.
+    pub subject: TypedId,
+    /// The recorded checkpoint, when there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<TypedId>,
+    /// What was measured on.
+    pub benchmark: TypedId,
+    /// Result files as the harness wrote them.
+    pub results: Vec<TypedId>,
+    /// The attempt that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<TypedId>,
+    /// A word of [`Binding`].
+    pub binding: String,
+    /// Numbers, sorted by name.
+    pub metrics: Vec<Metric>,
+    /// Why the evaluation is partial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<String>,
+    /// What the reader of the results recognised, as `generic-json`.
+    pub format: String,
+}
+
+impl Record for Eval {
+    const KIND: Kind = Kind::Eval;
+
+    fn links(&self) -> Vec<Link> {
+        let mut links = vec![Link::new("subject", self.subject), Link::new("benchmark", self.benchmark)];
+        links.extend(self.of.map(|target| Link::new("of", target)));
+        links.extend(self.results.iter().map(|target| Link::new("result", *target)));
+        links.extend(self.start.map(|target| Link::new("start", target)));
+        links
+    }
+}
+
+/// A remark about anything.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Note {
+    /// Keeps two equal remarks two.
+    pub nonce: Nonce,
+    /// What it is about.
+    pub subject: TypedId,
+    /// The remark.
+    pub text: String,
+}
+
+impl Record for Note {
+    const KIND: Kind = Kind::Note;
+
+    fn links(&self) -> Vec<Link> {
+        vec![Link::new("subject", self.subject)]
+    }
+}

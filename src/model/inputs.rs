@@ -1,0 +1,212 @@
+//! Records of what goes into a run: config, code, environment, data, base models, and what is kept private.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::ObjectId;
+
+use super::{Bytes, Fixed, Kind, Link, Record, TypedId};
+
+/// A frozen configuration. The values stand in the frozen JSON only, which holds integers of any size.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Canonical JSON (profile `python-json`), a blob.
+    pub frozen: TypedId,
+    /// The files that were merged, in order, as they were on disk.
+    pub sources: Vec<TypedId>,
+}
+
+impl Record for Config {
+    const KIND: Kind = Kind::Config;
+
+    fn links(&self) -> Vec<Link> {
+        let sources = self.sources.iter().map(|source| Link::new("source", *source));
+        sources.chain([Link::new("frozen", self.frozen)]).collect()
+    }
+}
+
+/// Whether tracked files differ from the commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dirt {
+    /// They do not.
+    Clean,
+    /// They do; the diff is stored.
+    Dirty,
+    /// It could not be found out; the reason is stated.
+    Unknown,
+}
+
+/// A submodule as it was checked out.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Submodule {
+    /// Path in the work tree.
+    pub path: Bytes,
+    /// Hex of the commit that was checked out.
+    pub commit: String,
+    /// Whether its tracked files differ from that commit.
+    pub dirty: bool,
+}
+
+/// State of the code: a commit, and what differs from it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Code {
+    /// `sha1` or `sha256`.
+    pub format: String,
+    /// Hex of the commit.
+    pub commit: String,
+    /// Hex of the commit's tree.
+    pub tree: String,
+    /// Path of the project in the work tree, empty at its top.
+    pub project: Bytes,
+    /// Whether tracked files differ.
+    pub dirt: Dirt,
+    /// Why `dirt` is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Files that differ: path and one letter of git's status.
+    pub files: Vec<(Bytes, String)>,
+    /// The whole difference as a patch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<TypedId>,
+    /// Submodules, sorted by path.
+    pub submodules: Vec<Submodule>,
+}
+
+impl Record for Code {
+    const KIND: Kind = Kind::Code;
+
+    fn links(&self) -> Vec<Link> {
+        self.diff.iter().map(|diff| Link::new("diff", *diff)).collect()
+    }
+}
+
+/// A lock file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockFile {
+    /// File name, as `uv.lock`.
+    pub name: String,
+    /// `hashed`, `pinned`, `loose` or `unknown`.
+    pub quality: String,
+    /// The file's bytes.
+    pub file: TypedId,
+}
+
+/// The interpreter that the command names.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interpreter {
+    /// As `CPython`.
+    pub name: String,
+    /// As `3.11.7`.
+    pub version: String,
+}
+
+/// Software environment. A plan states what was declared, a start what it met.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Environment {
+    /// The lock file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock: Option<LockFile>,
+    /// The interpreter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interpreter: Option<Interpreter>,
+    /// Operating system, as `linux`.
+    pub os: String,
+    /// Processor family, as `x86_64`.
+    pub arch: String,
+}
+
+impl Record for Environment {
+    const KIND: Kind = Kind::Environment;
+
+    fn links(&self) -> Vec<Link> {
+        self.lock.iter().map(|lock| Link::new("lock", lock.file)).collect()
+    }
+}
+
+macro_rules! content_only {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            /// A tree, or a blob for a single file.
+            pub root: TypedId,
+        }
+
+        impl Record for $name {
+            const KIND: Kind = Kind::$name;
+
+            fn links(&self) -> Vec<Link> {
+                vec![Link::new("root", self.root)]
+            }
+
+            fn facts(&self) -> super::Facts {
+                super::Facts::Named { name: None }
+            }
+        }
+    };
+}
+
+content_only! {
+    /// Data, by content only: name and licence stand beside it, so that they do not move the id.
+    Dataset
+}
+content_only! {
+    /// A base model, by content only.
+    Model
+}
+
+/// What identifies people and machines, salted so that it cannot be guessed from its digest.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Private {
+    /// 32 random bytes.
+    pub salt: Fixed<32>,
+    /// Verbatim arguments, secrets removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub argv: Vec<String>,
+    /// Texts by what they are: `branch`, `remote`, `host`, `user`, `root`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub texts: BTreeMap<String, String>,
+    /// Absolute paths by input role.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub paths: BTreeMap<String, String>,
+    /// Allowed environment variables.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub variables: BTreeMap<String, String>,
+    /// One digest over (path, size, modification time) of each input: equal means that it need not be read again.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub stats: BTreeMap<String, ObjectId>,
+}
+
+impl Record for Private {
+    const KIND: Kind = Kind::Private;
+
+    fn links(&self) -> Vec<Link> {
+        Vec::new()
+    }
+}
+
+/// Free descriptions that must not move an id.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct About {
+    /// Texts by what they are: `reason`, `licence`, `source`, `description`.
+    pub texts: BTreeMap<String, String>,
+}
+
+impl Record for About {
+    const KIND: Kind = Kind::About;
+
+    fn links(&self) -> Vec<Link> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,322 @@
+//! Records as plain data: what each kind says, its one encoding, and its projection to links and facts.
+//!
+//! A record is an object of a known kind: a CBOR map that states its `kind` and version `v`. [`Record`] is the
+//! one projection from a record to the links and facts of its claim, used by whoever writes a claim and by
+//! whoever checks one. Nothing here reads a disk or a clock.
+
+pub mod content;
+mod evidence;
+mod facts;
+mod inputs;
+mod kind;
+mod run;
+mod trust;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::codec::{self, Value};
+use crate::id::{self, ObjectId};
+
+pub use evidence::{Benchmark, Binding, Checkpoint, Eval, Metric, Note};
+pub use facts::{
+    Decision, DeploymentAction, Error as FactsError, Facts, Name, NameAction, Outcome, PromotionAction, Role,
+    Status, Target,
+};
+pub use inputs::{
+    About, Code, Config, Dataset, Dirt, Environment, Interpreter, LockFile, Model, Private, Submodule,
+};
+pub use kind::{COMMON_LINKS, Count, Kind, LinkRule, StatedBy};
+pub use run::{End, Plan, Start, StartCheck};
+pub use trust::{Format, Genesis, Holder, Key};
+
+/// Version of every record in this format.
+pub const VERSION: i128 = 1;
+
+/// Why bytes are not the record that was expected.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Not CBOR in its one form, or other fields.
+    #[error("not a record in its one form")]
+    Encoding(#[from] codec::Error),
+    /// The bytes state another kind.
+    #[error("the record says that it is a `{found}`, not a `{expected}`")]
+    Kind {
+        /// The kind that was referred to.
+        expected: Kind,
+        /// The word in the bytes.
+        found: String,
+    },
+    /// The bytes state another version.
+    #[error("the record is of version {found}; this program knows {VERSION}")]
+    Version {
+        /// The version in the bytes.
+        found: String,
+    },
+}
+
+/// A reference: the kind that the referred bytes must state, and their id. Text is `<prefix>:<64 hex>`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TypedId {
+    /// The kind.
+    pub kind: Kind,
+    /// The object.
+    pub id: ObjectId,
+}
+
+impl TypedId {
+    /// Makes a reference.
+    pub const fn new(kind: Kind, id: ObjectId) -> Self {
+        Self { kind, id }
+    }
+
+    /// Returns prefix and the first eight hex digits, as people read ids.
+    pub fn short(&self) -> String {
+        format!("{}:{}", self.kind.prefix(), &self.id.to_hex()[..8])
+    }
+}
+
+impl fmt::Display for TypedId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind.prefix(), self.id)
+    }
+}
+
+impl Serialize for TypedId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.kind, self.id).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for TypedId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <(Kind, ObjectId)>::deserialize(deserializer).map(|(kind, id)| Self { kind, id })
+    }
+}
+
+/// A byte string of any length.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Bytes(pub Vec<u8>);
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Bytes;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a byte string")
+            }
+            fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<Bytes, E> {
+                Ok(Bytes(bytes.to_vec()))
+            }
+        }
+        deserializer.deserialize_bytes(Visitor)
+    }
+}
+
+/// A byte string of exactly `N` bytes: nonces, salts, keys and signatures.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Fixed<const N: usize>(pub [u8; N]);
+
+/// 16 random bytes that keep two equal acts two.
+pub type Nonce = Fixed<16>;
+
+impl<const N: usize> Serialize for Fixed<N> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de, const N: usize> Deserialize<'de> for Fixed<N> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        id::deserialize_array(deserializer).map(Self)
+    }
+}
+
+/// One link: a fixed role and what stands in it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Link {
+    /// The role's word, one of those in the table of kinds.
+    pub role: &'static str,
+    /// What is linked.
+    pub target: TypedId,
+}
+
+impl Link {
+    /// Makes a link.
+    pub const fn new(role: &'static str, target: TypedId) -> Self {
+        Self { role, target }
+    }
+}
+
+/// A record of one kind.
+pub trait Record: Serialize + DeserializeOwned {
+    /// The kind that its bytes state.
+    const KIND: Kind;
+
+    /// Returns the links that the record's bytes hold, in any order.
+    fn links(&self) -> Vec<Link>;
+
+    /// Returns the facts of the record's claim, or `None` where a claim adds a name that the record lacks.
+    fn facts(&self) -> Facts {
+        Facts::None
+    }
+}
+
+/// A record's bytes with their id.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Encoded {
+    /// The reference to the bytes.
+    pub id: TypedId,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Encodes a record with its kind and version.
+pub fn encode<R: Record>(record: &R) -> Result<Encoded, codec::Error> {
+    #[derive(Serialize)]
+    struct Stated<'a, R> {
+        kind: Kind,
+        v: i128,
+        record: &'a R,
+    }
+    // serde's `flatten` would write a map of unknown length, so the two maps are joined as values.
+    let stated = codec::encode(&Stated { kind: R::KIND, v: VERSION, record })?;
+    let mut fields: BTreeMap<String, Value> = codec::decode(&stated)?;
+    if let Some(Value::Map(inner)) = fields.remove("record") {
+        fields.extend(inner.into_iter().filter_map(|(key, value)| match key {
+            Value::Text(key) => Some((key, value)),
+            _ => None,
+        }));
+    }
+    let bytes = codec::encode(&fields)?;
+    Ok(Encoded { id: TypedId::new(R::KIND, id::object_id(&bytes)), bytes })
+}
+
+/// Decodes a record of the kind that is expected; the bytes must say the same.
+pub fn decode<R: Record>(bytes: &[u8]) -> Result<R, Error> {
+    let mut fields: BTreeMap<String, Value> = codec::decode(bytes)?;
+    check_stated(R::KIND, &fields)?;
+    fields.remove("kind");
+    fields.remove("v");
+    // The one open map: it may say anything and never changes a decision.
+    fields.remove("ext");
+    Ok(codec::decode(&codec::encode(&fields)?)?)
+}
+
+fn check_stated(expected: Kind, fields: &BTreeMap<String, Value>) -> Result<(), Error> {
+    match fields.get("kind") {
+        Some(Value::Text(word)) if word == expected.word() => {}
+        other => return Err(Error::Kind { expected, found: as_text(other) }),
+    }
+    match fields.get("v") {
+        Some(Value::Integer(VERSION)) => Ok(()),
+        other => Err(Error::Version { found: as_text(other) }),
+    }
+}
+
+fn as_text(value: Option<&Value>) -> String {
+    match value {
+        Some(Value::Text(text)) => text.clone(),
+        Some(Value::Integer(number)) => number.to_string(),
+        Some(_) => "something else".to_owned(),
+        None => "nothing".to_owned(),
+    }
+}
+
+/// Returns the kind that an object's bytes state, if they are a map that states one.
+pub fn stated_kind(bytes: &[u8]) -> Option<Kind> {
+    let fields: BTreeMap<String, Value> = codec::decode(bytes).ok()?;
+    match fields.get("kind") {
+        Some(Value::Text(word)) => Kind::from_word(word),
+        _ => None,
+    }
+}
+
+/// Returns all fields of a record as a value, for showing it.
+pub fn fields(bytes: &[u8]) -> Result<Value, Error> {
+    Ok(codec::decode(bytes)?)
+}
+
+/// The projection of any record: what a claim about it must repeat.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Projection {
+    /// Links in the record's bytes, sorted.
+    pub links: Vec<Link>,
+    /// Facts; for kinds that may be named the name is left out unless the bytes hold it.
+    pub facts: Facts,
+}
+
+/// Decodes a record of any kind that this version writes, and projects it.
+pub fn project(kind: Kind, bytes: &[u8]) -> Result<Projection, Error> {
+    fn of<R: Record>(bytes: &[u8]) -> Result<Projection, Error> {
+        let record: R = decode(bytes)?;
+        let mut links = record.links();
+        links.sort_unstable();
+        links.dedup();
+        Ok(Projection { links, facts: record.facts() })
+    }
+    match kind {
+        Kind::Genesis => of::<Genesis>(bytes),
+        Kind::Holder => of::<Holder>(bytes),
+        Kind::Key => of::<Key>(bytes),
+        Kind::Format => of::<Format>(bytes),
+        Kind::Config => of::<Config>(bytes),
+        Kind::Dataset => of::<Dataset>(bytes),
+        Kind::Model => of::<Model>(bytes),
+        Kind::Code => of::<Code>(bytes),
+        Kind::Environment => of::<Environment>(bytes),
+        Kind::Private => of::<Private>(bytes),
+        Kind::About => of::<About>(bytes),
+        Kind::Plan => of::<Plan>(bytes),
+        Kind::Start => of::<Start>(bytes),
+        Kind::End => of::<End>(bytes),
+        Kind::Checkpoint => of::<Checkpoint>(bytes),
+        Kind::Benchmark => of::<Benchmark>(bytes),
+        Kind::Eval => of::<Eval>(bytes),
+        Kind::Note => of::<Note>(bytes),
+        _ => {
+            let fields: BTreeMap<String, Value> = codec::decode(bytes)?;
+            check_stated(kind, &fields)?;
+            Ok(Projection { links: Vec::new(), facts: Facts::None })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_states_its_kind_and_version_and_nothing_unknown() {
+        let holder = Holder { name: "kim".into() };
+        let encoded = encode(&holder).unwrap();
+        assert_eq!(decode::<Holder>(&encoded.bytes).unwrap(), holder);
+        assert!(matches!(decode::<Format>(&encoded.bytes), Err(Error::Kind { .. })));
+
+        let mut fields: BTreeMap<String, Value> = codec::decode(&encoded.bytes).unwrap();
+        fields.insert("v".into(), Value::Integer(2));
+        assert!(matches!(decode::<Holder>(&codec::encode(&fields).unwrap()), Err(Error::Version { .. })));
+        fields.insert("v".into(), Value::Integer(1));
+        fields.insert("ext".into(), Value::Map(BTreeMap::new()));
+        assert!(decode::<Holder>(&codec::encode(&fields).unwrap()).is_ok(), "the open map is carried");
+        fields.insert("mood".into(), Value::Text("good".into()));
+        assert!(decode::<Holder>(&codec::encode(&fields).unwrap()).is_err(), "an unknown field is refused");
+    }
+
+    #[test]
+    fn the_bytes_of_a_record_are_pinned() {
+        let encoded = encode(&Holder { name: "kim".into() }).unwrap();
+        assert_eq!(id::hex(&encoded.bytes), "a3617601646b696e6466686f6c646572646e616d65636b696d");
+    }
+}

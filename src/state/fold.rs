@@ -1,0 +1,722 @@
+//! The rules of the fold: whether a statement is accepted, rejected or unknown, and what an accepted one moves.
+//!
+//! Acts that have happened (plan, start, end, checkpoint, eval, dataset, observation, note) are never rejected
+//! because somebody else was faster; only decisions compare and swap. The fold reads statements, never an
+//! object, and nothing that comes later changes an earlier answer. Looking things up is in `mod.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::id::{ClaimRef, HolderId, KeyId, LedgerId, ObjectId};
+use crate::log::key::{self, PublicKey};
+use crate::log::statement::{Claim, Statement};
+use crate::model::{
+    Count, DeploymentAction, Facts, FactsError, Kind, Name, NameAction, PromotionAction, Role, StatedBy,
+    Status, Target, TypedId,
+};
+
+use super::rows::{AttemptRow, DigestRole, KeyRow, Mark, MarkTarget, NameRow, Place, RunRow, join};
+use super::{Register, State};
+
+/// Number of the fold's rules that this program knows.
+pub const RULES: u32 = 1;
+
+/// Why a statement counts for nothing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Reason {
+    /// Not in the one byte form, or not as its kind must be.
+    BadForm,
+    /// The signature is not the key's.
+    BadSignature,
+    /// Written for another ledger.
+    ForeignLedger,
+    /// The head that its author saw is not one of this log.
+    OtherHistory,
+    /// The key is not introduced.
+    UnknownKey,
+    /// The holder may not state this kind.
+    RoleNotAllowed,
+    /// A link needs an accepted claim and there is none.
+    LinkNotAccepted,
+    /// A decision replaced another claim than the current one.
+    LostRace,
+    /// The attempt has an end already.
+    AlreadyEnded,
+    /// Nobody could order statements or appoint owners any more.
+    WouldLockOut,
+}
+
+impl Reason {
+    /// All reasons.
+    pub const ALL: [Self; 10] = [
+        Self::BadForm,
+        Self::BadSignature,
+        Self::ForeignLedger,
+        Self::OtherHistory,
+        Self::UnknownKey,
+        Self::RoleNotAllowed,
+        Self::LinkNotAccepted,
+        Self::LostRace,
+        Self::AlreadyEnded,
+        Self::WouldLockOut,
+    ];
+
+    /// Returns the reason's word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::BadForm => "bad-form",
+            Self::BadSignature => "bad-signature",
+            Self::ForeignLedger => "foreign-ledger",
+            Self::OtherHistory => "other-history",
+            Self::UnknownKey => "unknown-key",
+            Self::RoleNotAllowed => "role-not-allowed",
+            Self::LinkNotAccepted => "link-not-accepted",
+            Self::LostRace => "lost-race",
+            Self::AlreadyEnded => "already-ended",
+            Self::WouldLockOut => "would-lock-out",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// What the fold says of a statement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// It counts.
+    Accepted,
+    /// It stays in the log and counts for nothing.
+    Rejected(Reason),
+    /// It uses a kind, fact or role of newer rules; it satisfies nothing.
+    Unknown,
+}
+
+impl Standing {
+    pub(super) fn number(self) -> u8 {
+        match self {
+            Self::Accepted => 0,
+            Self::Unknown => 1,
+            Self::Rejected(reason) => 2 + reason as u8,
+        }
+    }
+
+    pub(super) fn from_number(number: u8) -> Self {
+        match number {
+            0 => Self::Accepted,
+            1 => Self::Unknown,
+            n => Reason::ALL.get(usize::from(n - 2)).map_or(Self::Unknown, |reason| Self::Rejected(*reason)),
+        }
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Accepted => f.write_str("accepted"),
+            Self::Unknown => f.write_str("unknown"),
+            Self::Rejected(reason) => write!(f, "rejected ({reason})"),
+        }
+    }
+}
+
+/// What was found out about a statement before the fold sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Checks {
+    /// The head in `seen` is one of this log, at the statement's index or before.
+    pub seen: bool,
+    /// The signature is that of the key named by `kid`.
+    pub signature: bool,
+}
+
+impl Checks {
+    /// Both hold.
+    pub const GOOD: Self = Self { seen: true, signature: true };
+}
+
+type Judged<T> = Result<T, Standing>;
+
+const fn reject<T>(reason: Reason) -> Judged<T> {
+    Err(Standing::Rejected(reason))
+}
+
+/// A claim with its kind and facts understood.
+struct Known<'a> {
+    kind: Kind,
+    id: TypedId,
+    facts: Facts,
+    links: Vec<(&'a str, TypedId)>,
+    prev: Option<ClaimRef>,
+}
+
+impl Known<'_> {
+    fn link(&self, role: &str) -> Option<TypedId> {
+        self.links.iter().find(|(name, _)| *name == role).map(|(_, target)| *target)
+    }
+
+    fn all<'s>(&'s self, role: &'s str) -> impl Iterator<Item = TypedId> + 's {
+        self.links.iter().filter(move |(name, _)| *name == role).map(|(_, target)| *target)
+    }
+}
+
+/// The author of the statement at hand, and what the statement's own claims have introduced so far.
+struct Author<'a> {
+    key: KeyId,
+    holder: HolderId,
+    roles: Vec<Role>,
+    index: u32,
+    ledger: Option<LedgerId>,
+    nonce: Option<[u8; 16]>,
+    claims: BTreeMap<TypedId, u16>,
+    ended: BTreeSet<ObjectId>,
+    keys: BTreeMap<KeyId, (HolderId, BTreeSet<Role>)>,
+    registers: BTreeMap<[u8; 33], u16>,
+    known: &'a [Known<'a>],
+}
+
+impl Author<'_> {
+    fn has(&self, role: Role) -> bool {
+        self.roles.contains(&role)
+    }
+}
+
+impl State {
+    /// Judges a statement as the next of the log, without recording it.
+    pub fn judge(&self, statement: &Statement<'_>, checks: Checks) -> Standing {
+        match self.understand(statement, checks) {
+            Ok(_) => Standing::Accepted,
+            Err(standing) => standing,
+        }
+    }
+
+    /// Judges a statement as the next of the log and records it with whatever it moves.
+    ///
+    /// `parsed` is `None` when the leaf is not a statement in its one byte form; it takes its place all the same.
+    pub fn apply(
+        &mut self,
+        id: crate::id::StatementId,
+        parsed: Option<&Statement<'_>>,
+        checks: Checks,
+    ) -> Standing {
+        let index = self.size() as u32;
+        let standing = match parsed {
+            None => Standing::Rejected(Reason::BadForm),
+            Some(statement) => match self.understand(statement, checks) {
+                Ok((author, known)) => {
+                    let (key, holder) = author;
+                    self.record(statement, key, holder, &known, index);
+                    Standing::Accepted
+                }
+                Err(standing) => standing,
+            },
+        };
+        if index == 0 {
+            self.ledger = Some(LedgerId::of_genesis(id));
+        }
+        // The same leaf twice keeps its first place, which is where its effects are.
+        if self.statements.get(id.as_bytes()).is_none() {
+            let author =
+                parsed.and_then(|statement| self.key(statement.kid)).map_or(u32::MAX, |row| row.number);
+            let row = join(&[&index.to_be_bytes(), &[standing.number()], &author.to_be_bytes()]);
+            self.statements.set(*id.as_bytes(), row);
+        }
+        self.range.push(id);
+        standing
+    }
+
+    fn understand<'a>(
+        &self,
+        statement: &'a Statement<'a>,
+        checks: Checks,
+    ) -> Judged<((KeyId, HolderId), Vec<Known<'a>>)> {
+        let index = self.size() as u32;
+        let payload = &statement.payload;
+        match (index, payload.ledger) {
+            (0, None) => {}
+            (0, Some(_)) | (_, None) => return reject(Reason::BadForm),
+            (_, Some(ledger)) if Some(ledger) != self.ledger => return reject(Reason::ForeignLedger),
+            _ => {}
+        }
+        if !checks.seen {
+            return reject(Reason::OtherHistory);
+        }
+        let known: Vec<Judged<Known<'a>>> = payload.claims.iter().map(know).collect();
+        let (holder, roles) = self.author_of(statement, &known)?;
+        if !checks.signature {
+            return reject(Reason::BadSignature);
+        }
+        if holder != statement.iss {
+            return reject(Reason::BadForm);
+        }
+        if let Some(Ok(first)) = known.first()
+            && statement.sub.split_once(':').map(|(prefix, _)| prefix) != Some(first.kind.prefix())
+        {
+            return reject(Reason::BadForm);
+        }
+        // One rejected claim rejects all of them; else one unknown claim makes all unknown.
+        let mut unknown = None;
+        let mut claims = Vec::with_capacity(known.len());
+        for claim in known {
+            match claim {
+                Ok(claim) => claims.push(claim),
+                Err(Standing::Unknown) => unknown = Some(Standing::Unknown),
+                Err(standing) => return Err(standing),
+            }
+        }
+        let own = claims.iter().zip(0u16..).map(|(claim, position)| (claim.id, position)).collect();
+        let nonce = claims.iter().find_map(|claim| match claim.facts {
+            Facts::Genesis { nonce, .. } => Some(nonce),
+            _ => None,
+        });
+        let mut author = Author {
+            key: statement.kid,
+            holder,
+            roles,
+            index,
+            ledger: self.ledger,
+            nonce: nonce.filter(|_| index == 0),
+            claims: own,
+            ended: BTreeSet::new(),
+            keys: BTreeMap::new(),
+            registers: BTreeMap::new(),
+            known: &claims,
+        };
+        for (position, claim) in author.known.iter().enumerate() {
+            self.judge_claim(&mut author, claim, position as u16)?;
+        }
+        self.would_lock_out(&author)?;
+        let who = (author.key, author.holder);
+        match unknown {
+            Some(standing) => Err(standing),
+            None => Ok((who, claims)),
+        }
+    }
+
+    /// Finds the signing key's holder and roles; in statement 0 the statement itself introduces them.
+    fn author_of(
+        &self,
+        statement: &Statement<'_>,
+        known: &[Judged<Known<'_>>],
+    ) -> Judged<(HolderId, Vec<Role>)> {
+        if self.size() > 0 {
+            let row = self.key(statement.kid).ok_or(Standing::Rejected(Reason::UnknownKey))?;
+            return if row.roles.is_empty() {
+                reject(Reason::RoleNotAllowed)
+            } else {
+                Ok((row.holder, row.roles))
+            };
+        }
+        for claim in known.iter().flatten() {
+            if let Facts::Key { key, holder, roles, .. } = &claim.facts
+                && key::thumbprint(key) == statement.kid
+            {
+                return Ok((*holder, roles.iter().copied().collect()));
+            }
+        }
+        reject(Reason::UnknownKey)
+    }
+
+    fn judge_claim(&self, author: &mut Author<'_>, claim: &Known<'_>, position: u16) -> Judged<()> {
+        self.judge_role(author, claim)?;
+        for (role, target) in &claim.links {
+            let must = claim.kind.link_rule(role).is_some_and(|rule| rule.claimed.contains(&target.kind));
+            if must && !author.claims.contains_key(target) && self.claim(*target).is_none() {
+                return reject(Reason::LinkNotAccepted);
+            }
+        }
+        self.judge_prev(author, claim, position)?;
+        self.judge_facts(author, claim)
+    }
+
+    fn judge_role(&self, author: &Author<'_>, claim: &Known<'_>) -> Judged<()> {
+        let allowed = match claim.kind.stated_by() {
+            StatedBy::Nobody => return reject(Reason::BadForm),
+            StatedBy::FirstStatement => author.index == 0 && author.has(Role::Owner),
+            StatedBy::Roles(roles) => roles.iter().any(|role| author.has(*role)),
+            StatedBy::RunOrOwner => {
+                let start = claim.link("start").ok_or(Standing::Rejected(Reason::BadForm))?;
+                author.has(Role::Owner) || self.stated_run(author, start)
+            }
+            StatedBy::AuthorOfRun => match claim.link("start") {
+                Some(start) => author.has(Role::Owner) || self.stated_run(author, start),
+                None => author.has(Role::Author),
+            },
+            StatedBy::KeyRules => self.may_state_key(author, claim),
+            StatedBy::RevocationRules => self.may_revoke(author, claim),
+        };
+        if allowed { Ok(()) } else { reject(Reason::RoleNotAllowed) }
+    }
+
+    /// Whether the author's holder stated that start or its plan, first or as a repeat.
+    fn stated_run(&self, author: &Author<'_>, start: TypedId) -> bool {
+        if author.claims.contains_key(&start) {
+            return true;
+        }
+        let plan = self.attempt(start.id).map(|attempt| TypedId::new(Kind::Plan, attempt.plan));
+        // A start that is not accepted is judged by its link, not by its role.
+        let Some(plan) = plan else { return author.has(Role::Author) };
+        self.stated_by(start, author.holder) || self.stated_by(plan, author.holder)
+    }
+
+    fn may_state_key(&self, author: &Author<'_>, claim: &Known<'_>) -> bool {
+        let Facts::Key { key, holder, roles, .. } = &claim.facts else { return false };
+        if author.index == 0 {
+            return author.has(Role::Owner);
+        }
+        let existing = self.key(key::thumbprint(key));
+        let is_recovery = |row: &KeyRow| row.has(Role::Recovery);
+        if roles.contains(&Role::Recovery) || existing.as_ref().is_some_and(is_recovery) {
+            // The recovery key is introduced by genesis, and no owner can empty it.
+            return false;
+        }
+        let about_owner =
+            roles.contains(&Role::Owner) || existing.as_ref().is_some_and(|row| row.has(Role::Owner));
+        let own = existing.is_some_and(|row| row.holder == author.holder) && *holder == author.holder;
+        author.has(Role::Owner)
+            || (author.has(Role::Recovery) && about_owner)
+            || (own && roles.is_empty() && !author.has(Role::Log))
+    }
+
+    fn may_revoke(&self, author: &Author<'_>, claim: &Known<'_>) -> bool {
+        let Facts::Revocation { target, .. } = &claim.facts else { return false };
+        let judge = author.has(Role::Evaluator) || author.has(Role::Owner);
+        let speaks = !author.has(Role::Log) && !author.has(Role::Recovery);
+        match target {
+            Target::Claim(claim) => {
+                judge
+                    || (speaks
+                        && self
+                            .author_of_statement(claim.statement)
+                            .is_some_and(|key| key.holder == author.holder))
+            }
+            Target::Object(object) => judge || (speaks && self.stated_by(*object, author.holder)),
+            Target::Key(key) => {
+                let own = self.key(*key).is_some_and(|row| row.holder == author.holder);
+                author.has(Role::Owner) || author.has(Role::Recovery) || (speaks && own)
+            }
+        }
+    }
+
+    fn judge_prev(&self, author: &mut Author<'_>, claim: &Known<'_>, position: u16) -> Judged<()> {
+        let Some(register) = register_of(claim) else {
+            return if claim.prev.is_some() { reject(Reason::BadForm) } else { Ok(()) };
+        };
+        let key = register.key();
+        if author.registers.insert(key, position).is_some() {
+            // Two decisions on one register in one statement could not both be the current one.
+            return reject(Reason::LostRace);
+        }
+        let mut current = self.register(&register);
+        if let (None, Facts::Promotion { channel, .. }) = (current, &claim.facts) {
+            current = self.register(&Register::Channel(channel.clone()));
+            if current.is_none() {
+                return reject(Reason::LinkNotAccepted);
+            }
+        }
+        let named = match &claim.prev {
+            None => None,
+            Some(prev) => Some(self.place(prev).ok_or(Standing::Rejected(Reason::LostRace))?),
+        };
+        if named == current { Ok(()) } else { reject(Reason::LostRace) }
+    }
+
+    fn judge_facts(&self, author: &mut Author<'_>, claim: &Known<'_>) -> Judged<()> {
+        match &claim.facts {
+            Facts::Genesis { rules, .. } if *rules != RULES => Err(Standing::Unknown),
+            Facts::Format { rules } if *rules <= self.rules => reject(Reason::BadForm),
+            Facts::Key { key, holder, roles, proof } => {
+                self.judge_key(author, key, *holder, roles, proof.as_ref())
+            }
+            Facts::End { .. } => {
+                let start = claim.link("start").ok_or(Standing::Rejected(Reason::BadForm))?;
+                let repeated = self.claim(claim.id).is_some();
+                let ended = self.attempt(start.id).is_some_and(|attempt| attempt.ended.is_some());
+                if !repeated && (ended || !author.ended.insert(start.id)) {
+                    return reject(Reason::AlreadyEnded);
+                }
+                Ok(())
+            }
+            Facts::Promotion { action: PromotionAction::Enter, .. } if claim.link("verdict").is_none() => {
+                reject(Reason::BadForm)
+            }
+            Facts::Deployment { action, .. } => {
+                let wants = !matches!(action, DeploymentAction::Off);
+                if claim.link("subject").is_some() == wants { Ok(()) } else { reject(Reason::BadForm) }
+            }
+            Facts::Revocation { target: Target::Claim(target), .. } => match self.place(target) {
+                Some(_) => Ok(()),
+                None => reject(Reason::LinkNotAccepted),
+            },
+            Facts::NameMove { action, .. } => {
+                let wants = matches!(action, NameAction::Assign);
+                if claim.link("to").is_some() == wants { Ok(()) } else { reject(Reason::BadForm) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn judge_key(
+        &self,
+        author: &mut Author<'_>,
+        key: &[u8; 32],
+        holder: HolderId,
+        roles: &BTreeSet<Role>,
+        proof: Option<&[u8; 64]>,
+    ) -> Judged<()> {
+        let alone = roles.len() > 1 && (roles.contains(&Role::Log) || roles.contains(&Role::Recovery));
+        // Parsing refuses points of small order, under which one signature fits two messages.
+        let (false, Ok(public)) = (alone, PublicKey::parse(key)) else { return reject(Reason::BadForm) };
+        let kid = public.thumbprint();
+        if let Some(row) = self.key(kid) {
+            // A key has one holder for ever.
+            if row.holder != holder || proof.is_some() {
+                return reject(Reason::BadForm);
+            }
+        } else {
+            let introduced = author.keys.values().any(|(other, _)| *other == holder);
+            if holder.first_key() != kid && !introduced && !self.is_holder(holder) {
+                return reject(Reason::BadForm);
+            }
+            let context = match (author.index, author.nonce, author.ledger) {
+                (0, Some(nonce), _) => nonce.to_vec(),
+                (_, _, Some(ledger)) => ledger.as_bytes().to_vec(),
+                _ => return reject(Reason::BadForm),
+            };
+            let message = key::possession_message(&context, &public, holder);
+            if proof.is_none_or(|proof| public.verify(&message, proof).is_err()) {
+                return reject(Reason::BadSignature);
+            }
+        }
+        author.keys.insert(kid, (holder, roles.clone()));
+        Ok(())
+    }
+
+    /// Refuses a statement after which nobody could order statements or appoint owners.
+    fn would_lock_out(&self, author: &Author<'_>) -> Judged<()> {
+        if author.keys.is_empty() {
+            return Ok(());
+        }
+        let mut live: BTreeMap<KeyId, BTreeSet<Role>> =
+            self.keys().into_iter().map(|row| (row.id, row.roles.into_iter().collect())).collect();
+        live.extend(author.keys.iter().map(|(key, (_, roles))| (*key, roles.clone())));
+        let any = |role| live.values().any(|roles| roles.contains(&role));
+        if any(Role::Log) && (any(Role::Owner) || any(Role::Recovery)) {
+            Ok(())
+        } else {
+            reject(Reason::WouldLockOut)
+        }
+    }
+
+    fn record(
+        &mut self,
+        statement: &Statement<'_>,
+        key: KeyId,
+        holder: HolderId,
+        claims: &[Known<'_>],
+        index: u32,
+    ) {
+        for (claim, position) in claims.iter().zip(0u16..) {
+            let place = Place { index, position };
+            // Keys first: in statement 0 the author's own key has no number before its claim.
+            if let Facts::Key { key, holder, roles, .. } = &claim.facts {
+                self.record_key(key, *holder, roles, place);
+            }
+        }
+        let number = self.key(key).map_or(0, |row| row.number);
+        for (claim, position) in claims.iter().zip(0u16..) {
+            let place = Place { index, position };
+            let repeated = !self.record_claim(claim.id, place, number);
+            if let Some(register) = register_of(claim) {
+                self.registers.set(register.key(), place.pack());
+            }
+            if !repeated {
+                self.record_moves(claim, place, holder);
+            }
+        }
+        if let Some(req) = &statement.payload.req {
+            self.record_request(key, req, index);
+        }
+    }
+
+    fn record_moves(&mut self, claim: &Known<'_>, place: Place, holder: HolderId) {
+        for (role, target) in &claim.links {
+            if let Some(role) = DigestRole::from_link(role)
+                && matches!(claim.kind, Kind::Checkpoint | Kind::Dataset | Kind::Model)
+            {
+                self.record_digest(target.id, role, place);
+            }
+        }
+        match &claim.facts {
+            Facts::Named { name } => {
+                if claim.kind == Kind::Plan {
+                    let run = RunRow { claim: place, last: None, attempts: 0 };
+                    self.runs.set(*claim.id.id.as_bytes(), run.pack());
+                }
+                if let Some(name) = name {
+                    self.record_name(claim, name, place, holder);
+                }
+            }
+            Facts::End { status } => self.record_end(claim, *status, place),
+            Facts::Format { rules } => self.rules = *rules,
+            Facts::Revocation { target, since } => self.record_mark(*target, *since, place.index),
+            Facts::Erasure { objects } => {
+                for object in objects {
+                    self.erased.set(*object.as_bytes(), place.pack());
+                }
+            }
+            Facts::Approval { decision } => {
+                if let Some(subject) = claim.link("subject") {
+                    self.record_vote(holder, subject, *decision as u8, place);
+                }
+            }
+            Facts::NameMove { kind, name, action } => {
+                let to = claim.link("to");
+                self.move_name(*kind, name, *action, to, place, holder);
+            }
+            _ if claim.kind == Kind::Start => self.record_start(claim, place),
+            _ => {}
+        }
+    }
+
+    fn record_start(&mut self, claim: &Known<'_>, place: Place) {
+        let Some(plan) = claim.link("plan") else { return };
+        for lost in claim.all("lost") {
+            if let Some(mut attempt) = self.attempt(lost.id)
+                && attempt.plan == plan.id
+                && attempt.ended.is_none()
+            {
+                attempt.lost = true;
+                self.attempts.set(*lost.id.as_bytes(), attempt.pack());
+            }
+        }
+        if let Some(mut run) = self.run(plan.id) {
+            let attempt =
+                AttemptRow { plan: plan.id, before: run.last, claim: place, ended: None, lost: false };
+            self.attempts.set(*claim.id.id.as_bytes(), attempt.pack());
+            run.last = Some(claim.id.id);
+            run.attempts += 1;
+            self.runs.set(*plan.id.as_bytes(), run.pack());
+        }
+    }
+
+    fn record_end(&mut self, claim: &Known<'_>, status: Status, place: Place) {
+        let Some(start) = claim.link("start") else { return };
+        if let Some(mut attempt) = self.attempt(start.id) {
+            attempt.ended = Some((status, place));
+            attempt.lost = false;
+            self.attempts.set(*start.id.as_bytes(), attempt.pack());
+        }
+    }
+
+    fn record_key(&mut self, key: &[u8; 32], holder: HolderId, roles: &BTreeSet<Role>, place: Place) {
+        let kid = key::thumbprint(key);
+        let existing = self.key(kid);
+        let row = KeyRow {
+            id: kid,
+            public: *key,
+            holder,
+            roles: roles.iter().copied().collect(),
+            number: existing.as_ref().map_or(self.keys.len() as u32, |row| row.number),
+            claim: place,
+            since: existing.map_or(place.index, |row| row.since),
+        };
+        self.set_key(&row);
+    }
+
+    /// Grants a name, or leaves it: the claim stands either way.
+    fn record_name(&mut self, claim: &Known<'_>, name: &Name, place: Place, holder: HolderId) {
+        let owner = self.holder_has(holder, Role::Owner);
+        let row = match self.name(claim.kind, name) {
+            None => NameRow { holder, versions: 1, claim: place, object: claim.id.id, closed: false },
+            // Run names have no versions, and the same object is not a new version.
+            Some(row) if claim.kind == Kind::Plan || row.closed || row.object == claim.id.id => return,
+            Some(row) if row.holder == holder || owner => {
+                NameRow { versions: row.versions + 1, claim: place, object: claim.id.id, ..row }
+            }
+            Some(_) => return,
+        };
+        self.set_name(claim.kind, name, &row);
+    }
+
+    fn move_name(
+        &mut self,
+        kind: Kind,
+        name: &Name,
+        action: NameAction,
+        to: Option<TypedId>,
+        place: Place,
+        holder: HolderId,
+    ) {
+        let none = ObjectId::from_bytes([0; 32]);
+        let row = self.name(kind, name);
+        let row = row.unwrap_or(NameRow { holder, versions: 0, claim: place, object: none, closed: false });
+        let row = match (action, to) {
+            (NameAction::Assign, Some(to)) => {
+                let holder = self.author(to).map_or(row.holder, |key| key.holder);
+                NameRow { holder, versions: row.versions + 1, claim: place, object: to.id, closed: false }
+            }
+            _ => NameRow { closed: true, ..row },
+        };
+        self.set_name(kind, name, &row);
+    }
+
+    fn record_mark(&mut self, target: Target, since: Option<u64>, index: u32) {
+        let target = match target {
+            Target::Claim(claim) => match self.place(&claim) {
+                Some(place) => MarkTarget::Claim(place),
+                None => return,
+            },
+            Target::Object(object) => MarkTarget::Object(object),
+            Target::Key(key) => MarkTarget::Key(key),
+        };
+        self.set_mark(&Mark { target, since: since.unwrap_or(0), index });
+    }
+}
+
+fn register_of(claim: &Known<'_>) -> Option<Register> {
+    match &claim.facts {
+        Facts::Key { key, .. } => Some(Register::Key(key::thumbprint(key))),
+        Facts::Format { .. } => Some(Register::Format),
+        Facts::Promotion { channel, .. } => Some(Register::Promotion(channel.clone())),
+        Facts::Deployment { target, .. } => Some(Register::Target(target.clone())),
+        Facts::Channel { channel } => Some(Register::Channel(channel.clone())),
+        Facts::NameMove { kind, name, .. } => Some(Register::Name(*kind, name.clone())),
+        _ => None,
+    }
+}
+
+/// Understands a claim's kind, links and facts by the table of kinds.
+fn know<'a>(claim: &'a Claim<'a>) -> Judged<Known<'a>> {
+    let kind = Kind::from_word(&claim.kind).ok_or(Standing::Unknown)?;
+    let mut links = Vec::with_capacity(claim.links.len());
+    for link in &claim.links {
+        let rule = kind.link_rule(&link.role).ok_or(Standing::Unknown)?;
+        let target = Kind::from_word(&link.kind).ok_or(Standing::Unknown)?;
+        if !rule.kinds.is_empty() && !rule.kinds.contains(&target) {
+            return reject(Reason::BadForm);
+        }
+        links.push((rule.role, TypedId::new(target, link.id)));
+    }
+    for rule in kind.links() {
+        let count = links.iter().filter(|(role, _)| *role == rule.role).count();
+        let fits = match rule.count {
+            Count::One => count == 1,
+            Count::Optional => count <= 1,
+            Count::Some => count >= 1,
+            Count::Many => true,
+        };
+        if !fits {
+            return reject(Reason::BadForm);
+        }
+    }
+    let facts = match Facts::decode(kind, &claim.facts) {
+        Ok(facts) => facts,
+        Err(FactsError::Unknown(_)) => return Err(Standing::Unknown),
+        Err(_) => return reject(Reason::BadForm),
+    };
+    Ok(Known { kind, id: TypedId::new(kind, claim.object), facts, links, prev: claim.prev })
+}
