@@ -1,5 +1,6 @@
 //! The library.
 
+pub mod acts;
 pub mod capture;
 pub mod codec;
 pub mod durable;

@@ -164,6 +164,35 @@ content_only! {
     Model
 }
 
+macro_rules! document {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            /// The file's bytes.
+            pub text: TypedId,
+        }
+
+        impl Record for $name {
+            const KIND: Kind = Kind::$name;
+
+            fn links(&self) -> Vec<Link> {
+                vec![Link::new("text", self.text)]
+            }
+        }
+    };
+}
+
+document! {
+    /// A file that says what a config, or a spec and its result, must look like.
+    Contract
+}
+document! {
+    /// A contract over facts of the ledger.
+    Policy
+}
+
 /// What identifies people and machines, salted so that it cannot be guessed from its digest.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

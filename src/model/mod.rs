@@ -27,7 +27,8 @@ pub use facts::{
     Status, Target,
 };
 pub use inputs::{
-    About, Code, Config, Dataset, Dirt, Environment, Interpreter, LockFile, Model, Private, Submodule,
+    About, Code, Config, Contract, Dataset, Dirt, Environment, Interpreter, LockFile, Model, Policy, Private,
+    Submodule,
 };
 pub use kind::{COMMON_LINKS, Count, Kind, LinkRule, StatedBy};
 pub use run::{End, Plan, Start, StartCheck};
@@ -276,6 +277,8 @@ pub fn project(kind: Kind, bytes: &[u8]) -> Result<Projection, Error> {
         Kind::Model => of::<Model>(bytes),
         Kind::Code => of::<Code>(bytes),
         Kind::Environment => of::<Environment>(bytes),
+        Kind::Contract => of::<Contract>(bytes),
+        Kind::Policy => of::<Policy>(bytes),
         Kind::Private => of::<Private>(bytes),
         Kind::About => of::<About>(bytes),
         Kind::Plan => of::<Plan>(bytes),

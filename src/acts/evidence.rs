@@ -1,0 +1,447 @@
+//! Evidence: checkpoints, evaluations, datasets and models become records of what was seen on disk.
+//!
+//! Bytes are fingerprinted where they lie. Repeating an act is harmless: an equal claim of the same key is
+//! found and its id is given again. Which run a checkpoint belongs to is never guessed: it is named, or the
+//! one attempt that was under way when the files were written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::capture::results;
+use crate::capture::walk::{self, Options, Root, Tree};
+use crate::capture::weights::{self, Weights};
+use crate::id::{Digests, ObjectId};
+use crate::ledger::{Ledger, Outcome, Signer, StagedClaim};
+use crate::model::content::{self, escape};
+use crate::model::{
+    self, About, Benchmark, Binding, Checkpoint, Dataset, Eval, Kind, Metric, Model, Name, Note, Private,
+    TypedId,
+};
+
+use super::{Entropy, Error, draw, private_path, project_path, read_file};
+
+/// What was recorded.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// Its id.
+    pub id: TypedId,
+    /// How it was stated; `None` when this key had stated it before.
+    pub outcome: Option<Outcome>,
+    /// What a person should know.
+    pub warnings: Vec<String>,
+    /// One line for people.
+    pub summary: String,
+    /// The attempt that it belongs to.
+    pub start: Option<TypedId>,
+}
+
+/// Which attempt a checkpoint belongs to.
+#[derive(Clone, Copy, Debug)]
+pub enum Whose {
+    /// This attempt.
+    Attempt(TypedId),
+    /// The run's latest attempt.
+    Run(TypedId),
+    /// The attempt of this holder that was under way when the files were written.
+    UnderWay,
+    /// None.
+    Nobody,
+}
+
+/// A checkpoint to record.
+#[derive(Debug)]
+pub struct CheckpointRequest<'a> {
+    /// The directory, or a single file.
+    pub path: &'a Path,
+    /// Whose it is.
+    pub whose: Whose,
+    /// Training step; read from names and state files when absent.
+    pub step: Option<u64>,
+    /// The checkpoint that training went on from.
+    pub parent: Option<TypedId>,
+    /// Copy the bytes into the store.
+    pub store: bool,
+    /// A ledger-wide name.
+    pub name: Option<Name>,
+}
+
+/// A directory of weights as it was seen.
+#[derive(Debug)]
+pub struct Subject {
+    /// Everything in it.
+    pub tree: Tree,
+    /// What was recognised.
+    pub weights: Weights,
+    /// Tree over what a loader reads.
+    pub subset: walk::Subset,
+}
+
+/// Reads a directory of weights, and refuses one that is incomplete.
+pub fn observe_subject(
+    path: &Path,
+    digests: Digests,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<Subject, Error> {
+    let tree = walk::observe(path, &Options::new(digests), progress)?;
+    let weights = weights::observe(&tree, path)?;
+    let problems: Vec<String> = weights.incomplete().map(ToString::to_string).collect();
+    if !problems.is_empty() {
+        return Err(Error::Incomplete { path: path.to_owned(), problems });
+    }
+    let subset = tree.subset(&weights.weights)?;
+    Ok(Subject { tree, weights, subset })
+}
+
+impl Subject {
+    /// Returns the tree of everything: for a single file one entry.
+    fn full(&self) -> Result<walk::Subset, Error> {
+        match self.tree.root {
+            Root::Dir => Ok(walk::Subset { id: self.tree.id, nodes: self.tree.nodes.clone() }),
+            Root::File { .. } => {
+                Ok(self.tree.subset(&self.tree.files.iter().map(|file| file.path.clone()).collect())?)
+            }
+        }
+    }
+}
+
+/// Records a checkpoint.
+pub fn record_checkpoint(
+    ledger: &mut Ledger,
+    request: &CheckpointRequest<'_>,
+    signer: &Signer<'_>,
+    progress: &(dyn Fn(u64) + Sync),
+    entropy: &mut Entropy<'_>,
+) -> Result<Recorded, Error> {
+    let subject = observe_subject(request.path, Digests::All, progress)?;
+    let start = match request.whose {
+        Whose::Attempt(start) => Some(start),
+        Whose::Run(run) => Some(super::attempt_at(ledger, run, None)?),
+        Whose::UnderWay => Some(under_way(ledger, &subject.tree, request.path, signer)?),
+        Whose::Nobody => None,
+    };
+    let full = subject.full()?;
+    let record = Checkpoint {
+        start,
+        full: TypedId::new(Kind::Tree, full.id),
+        weights: TypedId::new(Kind::Tree, subject.subset.id),
+        tensors: subject.weights.tensors.as_ref().map(|set| TypedId::new(Kind::Tensors, set.id)),
+        parent: request.parent,
+        format: subject.weights.format.to_owned(),
+        step: request.step.or(subject.weights.step),
+        path: project_path(request.path, ledger.project()),
+    };
+    let mut warnings: Vec<String> = subject.weights.problems.iter().map(ToString::to_string).collect();
+    warnings.extend(subject.weights.unsafe_pickles.iter().map(|path| {
+        format!(
+            "`{}` is a pickle: loading it can run any code; only its bytes are fingerprinted",
+            escape(path)
+        )
+    }));
+    let encoded = model::encode(&record)?;
+    let summary = describe(&record, &subject);
+    let mut claim = StagedClaim::new(&record, &encoded).named(request.name.clone());
+    if let Some((sums, _)) = &subject.tree.sums {
+        claim = claim.beside("sums", TypedId::new(Kind::Sums, *sums));
+    }
+    if request.store {
+        store_files(ledger, request.path, &subject.tree)?;
+    }
+    if ledger.repeats(&claim, signer.author)? {
+        return Ok(Recorded { id: encoded.id, outcome: None, warnings, summary, start });
+    }
+    let mut tx = ledger.transaction();
+    let private = tx.put(&here(request.path, tx.ledger(), entropy))?;
+    tx.put_objects([encoded.bytes]);
+    tx.put_objects(full.nodes.into_iter().chain(subject.subset.nodes).map(|(_, bytes)| bytes));
+    tx.put_objects(subject.weights.tensors.into_iter().map(|set| set.bytes));
+    tx.put_objects(subject.tree.sums.into_iter().flat_map(|(_, nodes)| nodes).map(|(_, bytes)| bytes));
+    tx.claim(claim.beside("private", private.id));
+    let outcome = tx.commit(signer)?;
+    Ok(Recorded { id: encoded.id, outcome: Some(outcome), warnings, summary, start })
+}
+
+fn describe(record: &Checkpoint, subject: &Subject) -> String {
+    let mut parts = vec![format!("{}, {} files", record.format, subject.tree.files.len())];
+    parts.push(super::inputs::bytes(subject.tree.bytes));
+    parts.extend(subject.weights.tensors.as_ref().map(|set| format!("{} tensors", set.count)));
+    parts.extend(record.step.map(|step| format!("step {step}")));
+    parts.join(", ")
+}
+
+fn here(path: &Path, ledger: &Ledger, entropy: &mut Entropy<'_>) -> Private {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    Private {
+        salt: draw(entropy),
+        argv: Vec::new(),
+        texts: BTreeMap::new(),
+        paths: [("subject".to_owned(), private_path(&absolute, ledger.project()))].into(),
+        variables: BTreeMap::new(),
+        stats: BTreeMap::new(),
+    }
+}
+
+/// Finds the latest attempt of this holder whose time holds the last change of the files.
+fn under_way(ledger: &Ledger, tree: &Tree, path: &Path, signer: &Signer<'_>) -> Result<TypedId, Error> {
+    let which = || Error::WhichRun { path: path.to_owned() };
+    let written =
+        tree.files.iter().map(|file| file.mtime_ns.div_euclid(1_000_000_000)).max().ok_or_else(which)?;
+    let written = u64::try_from(written).map_err(|_| which())?;
+    let holder = ledger.holder_of(signer.author)?;
+    let mut runs = ledger.state().runs();
+    runs.retain(|(_, run)| run.attempts > 0);
+    for (plan, _) in runs.into_iter().rev() {
+        for (start, attempt) in ledger.state().attempts(plan) {
+            let begun = ledger.stated(attempt.claim)?;
+            if begun.holder != holder || written < begun.time {
+                continue;
+            }
+            let ended = attempt.ended.map(|(_, place)| ledger.stated(place)).transpose()?;
+            if ended.is_none_or(|end| written <= end.time) {
+                return Ok(TypedId::new(Kind::Start, start));
+            }
+        }
+    }
+    Err(which())
+}
+
+/// Copies every file into the store, hashed while it is copied, and holds it to what was seen before.
+fn store_files(ledger: &Ledger, path: &Path, tree: &Tree) -> Result<(), Error> {
+    use std::os::unix::ffi::OsStrExt as _;
+    for file in &tree.files {
+        let source = match tree.root {
+            Root::Dir => path.join(std::ffi::OsStr::from_bytes(&file.path)),
+            Root::File { .. } => path.to_owned(),
+        };
+        if ledger.store().contains(file.blake3)? {
+            continue;
+        }
+        let mut reader = std::fs::File::open(&source)
+            .map_err(|error| Error::Read { path: source.clone(), source: error })?;
+        let stored = ledger.store().put_file(&mut reader)?;
+        if stored.blake3 != file.blake3 {
+            let what = "its content is not what was fingerprinted";
+            return Err(walk::Error::Changed { path: source, what }.into());
+        }
+    }
+    Ok(())
+}
+
+/// An evaluation to record.
+#[derive(Debug)]
+pub struct EvalRequest<'a> {
+    /// Weights tree of the subject.
+    pub subject: TypedId,
+    /// Nodes of that tree, where it was just read.
+    pub nodes: Vec<content::Object>,
+    /// The recorded checkpoint, when there is one.
+    pub of: Option<TypedId>,
+    /// Benchmark by name or by a file that defines it; taken from the results when absent.
+    pub benchmark: Option<String>,
+    /// Result files.
+    pub results: &'a [PathBuf],
+    /// `name=path` into the results, where their layout is not known.
+    pub metrics: &'a [(String, String)],
+    /// The attempt that it belongs to.
+    pub start: Option<TypedId>,
+    /// How the subject is known.
+    pub binding: Binding,
+    /// SHA-256 digests of the subject's files, to hold against what the results say.
+    pub sums: BTreeSet<String>,
+}
+
+/// Records an evaluation.
+pub fn record_eval(
+    ledger: &mut Ledger,
+    request: EvalRequest<'_>,
+    signer: &Signer<'_>,
+) -> Result<Recorded, Error> {
+    let mut warnings = Vec::new();
+    let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
+    let (mut partial, mut benchmark, mut format) = (None, request.benchmark.clone(), String::new());
+    let mut blobs = Vec::new();
+    for path in request.results {
+        let bytes = read_file(path)?;
+        let failed = |source| Error::Results { path: path.clone(), source };
+        let read = results::read(&bytes, &path.to_string_lossy()).map_err(failed)?;
+        let chosen = if request.metrics.is_empty() {
+            read.metrics
+        } else {
+            results::select(&bytes, request.metrics).map_err(failed)?
+        };
+        if chosen.is_empty() {
+            let shown = path.display();
+            warnings.push(format!("no metric was recognised in `{shown}`; name one with --metric NAME=PATH"));
+        }
+        for metric in chosen {
+            let record =
+                Metric { name: metric.name, value: metric.value, stderr: metric.stderr, n: metric.n };
+            metrics.insert(record.name.clone(), record);
+        }
+        partial = partial.or(read.partial);
+        benchmark = benchmark.or(read.benchmark);
+        read.format.clone_into(&mut format);
+        let other = |(algorithm, digest): &&(String, String)| {
+            algorithm == "sha256" && !request.sums.is_empty() && !request.sums.contains(digest)
+        };
+        if let Some((_, digest)) = read.subject_hints.iter().find(other) {
+            let shown = &digest[..digest.len().min(12)];
+            warnings.push(format!(
+                "`{}` says it measured sha256:{shown}.., which is no file of the subject",
+                path.display()
+            ));
+        }
+        blobs.push(bytes);
+    }
+    let name = benchmark.unwrap_or_else(|| "unnamed".to_owned());
+    if let Some(reason) = &partial {
+        warnings.push(format!("the evaluation is partial: {reason}"));
+    }
+    let mut tx = ledger.transaction();
+    let definition = match Path::new(&name) {
+        path if request.benchmark.is_some() && path.is_file() => Some(tx.put_blob(read_file(path)?)),
+        _ => None,
+    };
+    let name = if definition.is_some() {
+        Path::new(&name).file_stem().map_or(name.clone(), |stem| stem.to_string_lossy().into_owned())
+    } else {
+        name
+    };
+    let benchmark = tx.put(&Benchmark { name: name.clone(), definition })?;
+    let results: Vec<TypedId> = blobs.into_iter().map(|bytes| tx.put_blob(bytes)).collect();
+    let record = Eval {
+        subject: request.subject,
+        of: request.of,
+        benchmark: benchmark.id,
+        results,
+        start: request.start,
+        binding: request.binding.word().to_owned(),
+        metrics: metrics.into_values().collect(),
+        partial,
+        format,
+    };
+    let encoded = tx.put(&record)?;
+    let claim = StagedClaim::new(&record, &encoded);
+    let shown: Vec<String> = record.metrics.iter().map(|m| format!("{} {}", m.name, m.value)).collect();
+    let summary = format!("{name}: {} ({})", shown.join(", "), record.binding);
+    let start = request.start;
+    if tx.ledger().repeats(&claim, signer.author)? {
+        return Ok(Recorded { id: encoded.id, outcome: None, warnings, summary, start });
+    }
+    tx.put_objects(request.nodes.into_iter().map(|(_, bytes)| bytes));
+    tx.claim(claim);
+    let outcome = tx.commit(signer)?;
+    Ok(Recorded { id: encoded.id, outcome: Some(outcome), warnings, summary, start })
+}
+
+/// A dataset or model to record under a name.
+#[derive(Debug)]
+pub struct NamedContent<'a> {
+    /// [`Kind::Dataset`] or [`Kind::Model`].
+    pub kind: Kind,
+    /// File or directory.
+    pub path: &'a Path,
+    /// Its name.
+    pub name: Option<Name>,
+    /// Descriptions: `licence`, `source`, `description`.
+    pub about: BTreeMap<String, String>,
+    /// Datasets that it was made from.
+    pub from: Vec<TypedId>,
+    /// Copy the bytes into the store.
+    pub store: bool,
+}
+
+/// Records a dataset or model.
+pub fn record_content(
+    ledger: &mut Ledger,
+    request: &NamedContent<'_>,
+    signer: &Signer<'_>,
+    progress: &(dyn Fn(u64) + Sync),
+    entropy: &mut Entropy<'_>,
+) -> Result<Recorded, Error> {
+    let digests = if request.kind == Kind::Model { Digests::All } else { Digests::Blake3 };
+    let tree = walk::observe(request.path, &Options::new(digests), progress)?;
+    let content = if matches!(tree.root, Root::Dir) { Kind::Tree } else { Kind::Blob };
+    let root = TypedId::new(content, tree.id);
+    let summary = format!("{} files, {}", tree.files.len(), super::inputs::bytes(tree.bytes));
+    if request.store {
+        store_files(ledger, request.path, &tree)?;
+    }
+    let (encoded, claim) = if request.kind == Kind::Model {
+        let record = Model { root };
+        let encoded = model::encode(&record)?;
+        (encoded.clone(), StagedClaim::new(&record, &encoded))
+    } else {
+        let record = Dataset { root };
+        let encoded = model::encode(&record)?;
+        (encoded.clone(), StagedClaim::new(&record, &encoded))
+    };
+    let mut claim = claim.named(request.name.clone());
+    for from in &request.from {
+        claim = claim.beside("from", *from);
+    }
+    if let Some((sums, _)) = &tree.sums {
+        claim = claim.beside("sums", TypedId::new(Kind::Sums, *sums));
+    }
+    let about = About { texts: request.about.clone() };
+    if !about.texts.is_empty() {
+        claim = claim.beside("about", model::encode(&about)?.id);
+    }
+    let id = encoded.id;
+    let mut outcome = None;
+    if !ledger.repeats(&claim, signer.author)? {
+        let mut tx = ledger.transaction();
+        let private = tx.put(&here(request.path, tx.ledger(), entropy))?;
+        tx.put_objects([encoded.bytes]);
+        tx.put_objects(tree.nodes.into_iter().map(|(_, bytes)| bytes));
+        tx.put_objects(tree.sums.into_iter().flat_map(|(_, nodes)| nodes).map(|(_, bytes)| bytes));
+        if !about.texts.is_empty() {
+            tx.put(&about)?;
+        }
+        tx.claim(claim.beside("private", private.id));
+        outcome = Some(tx.commit(signer)?);
+    }
+    if let Some(name) = &request.name
+        && let Some(row) = ledger.state().name(request.kind, name)
+        && row.holder != ledger.holder_of(signer.author)?
+    {
+        // The claim stands; the name was not granted.
+        let holder = ledger.who(row.holder.first_key());
+        return Err(Error::NameHeld { name: name.clone(), holder });
+    }
+    Ok(Recorded { id, outcome, warnings: Vec::new(), summary, start: None })
+}
+
+/// States a remark about anything in the ledger.
+pub fn note(
+    ledger: &mut Ledger,
+    subject: TypedId,
+    text: &str,
+    signer: &Signer<'_>,
+    entropy: &mut Entropy<'_>,
+) -> Result<Recorded, Error> {
+    let record = Note { nonce: draw(entropy), subject, text: text.to_owned() };
+    let mut tx = ledger.transaction();
+    let encoded = tx.put(&record)?;
+    tx.claim(StagedClaim::new(&record, &encoded));
+    let outcome = tx.commit(signer)?;
+    Ok(Recorded {
+        id: encoded.id,
+        outcome: Some(outcome),
+        warnings: Vec::new(),
+        summary: text.to_owned(),
+        start: None,
+    })
+}
+
+/// Finds the recorded checkpoint whose weights are this tree, the latest first.
+pub fn checkpoint_of(ledger: &Ledger, weights: ObjectId) -> Result<Option<TypedId>, Error> {
+    for (_, place) in ledger.state().with_digest(weights) {
+        let claim = ledger.stated(place)?;
+        if claim.object.kind == Kind::Checkpoint
+            && claim.link("weights").is_some_and(|link| link.id == weights)
+        {
+            return Ok(Some(claim.object));
+        }
+    }
+    Ok(None)
+}

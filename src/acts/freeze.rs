@@ -1,0 +1,296 @@
+//! Freezing: inputs become a plan in the ledger, and two files that a training program can read.
+//!
+//! A run is never "trained" because a plan exists: the manifest says `planned` and `trained: false`, and what
+//! happens later is stated by other records. A freeze that gives the name or directory of an existing run
+//! compares with it instead.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::capture::config::{self, Value};
+use crate::durable::{Kind as FileKind, outside};
+use crate::id::ObjectId;
+use crate::ledger::{Ledger, Outcome, Signer, StagedClaim};
+use crate::model::{self, About, Encoded, Kind, Name, Plan, Private, Start, TypedId};
+
+use super::attempt::start_record;
+use super::drift::compare_plans;
+use super::inputs::{Inputs, Part, digests};
+use super::{Entropy, Error, draw};
+
+/// Names of the files of a run: the configuration and the manifest.
+pub const RUN_FILES: [&str; 2] = ["frozen-config.json", "run-manifest.json"];
+
+/// Where a run's files lie.
+#[derive(Clone, Debug)]
+pub struct RunFiles {
+    /// The directory.
+    pub dir: PathBuf,
+}
+
+/// What a freeze led to.
+#[derive(Clone, Debug)]
+pub struct Frozen {
+    /// The run.
+    pub run: TypedId,
+    /// How it was stated; `None` when an equal run was there already.
+    pub outcome: Option<Outcome>,
+    /// The attempt that was started in the same statement.
+    pub start: Option<TypedId>,
+    /// Where its files lie.
+    pub files: RunFiles,
+}
+
+/// Where a freeze is to go.
+#[derive(Debug)]
+pub struct Target<'a> {
+    /// Directory for the run's files instead of the ledger's own.
+    pub out: Option<&'a Path>,
+    /// The run that this one was derived from.
+    pub from: Option<TypedId>,
+    /// Start an attempt in the same statement.
+    pub start: bool,
+}
+
+/// Plans a run, or finds that an equal one is planned under its name or in its directory.
+pub fn freeze(
+    ledger: &mut Ledger,
+    inputs: Inputs,
+    target: &Target<'_>,
+    signer: &Signer<'_>,
+    entropy: &mut Entropy<'_>,
+) -> Result<Frozen, Error> {
+    if let Some(run) = existing(ledger, &inputs, target.out, signer)? {
+        let files = run_files(ledger, run.id, target.out);
+        restore_run_files(ledger, run, &files)?;
+        return Ok(Frozen { run, outcome: None, start: None, files });
+    }
+    let mut plan = inputs.plan.clone();
+    if plan.name.is_none() {
+        plan.nonce = Some(draw(entropy));
+    }
+    let encoded = model::encode(&plan)?;
+    let manifest = manifest(ledger, &plan, encoded.id, &inputs, signer.time);
+    let files = run_files(ledger, encoded.id.id, target.out);
+    let mut tx = ledger.transaction();
+    tx.put_objects(inputs.objects.iter().cloned());
+    tx.put_objects([encoded.bytes.clone()]);
+    let manifest_id = tx.put_blob(manifest.clone());
+    let private = tx.put(&private(&inputs, entropy))?;
+    let mut claim =
+        StagedClaim::new(&plan, &encoded).beside("manifest", manifest_id).beside("private", private.id);
+    if let Some(untracked) = inputs.untracked {
+        claim = claim.beside("untracked", untracked);
+    }
+    if let Some(from) = target.from {
+        claim = claim.beside("from", from);
+    }
+    if !inputs.by_size.is_empty() {
+        let lines: Vec<String> = inputs.by_size.iter().map(|(path, size)| format!("{size} {path}")).collect();
+        let about = About { texts: [("untracked by size only".to_owned(), lines.join("\n"))].into() };
+        claim = claim.beside("about", tx.put(&about)?.id);
+    }
+    tx.claim(claim);
+    let mut started = None;
+    if target.start {
+        let start: Start = start_record(encoded.id, plan.environment, Vec::new(), "frozen", entropy);
+        let start_encoded: Encoded = tx.put(&start)?;
+        started = Some(start_encoded.id);
+        tx.claim(StagedClaim::new(&start, &start_encoded).beside("private", private.id));
+    }
+    let outcome = tx.commit(signer)?;
+    write_run_files(ledger, &files, inputs.frozen_config.as_deref(), &manifest)?;
+    report_name(ledger, &plan, encoded.id)?;
+    Ok(Frozen { run: encoded.id, outcome: Some(outcome), start: started, files })
+}
+
+/// Returns the id that a freeze would give, for `--dry-run`; an unnamed run has none before it is drawn.
+pub fn plan_only(inputs: &Inputs) -> Result<Option<TypedId>, Error> {
+    match inputs.plan.name {
+        Some(_) => Ok(Some(model::encode(&inputs.plan)?.id)),
+        None => Ok(None),
+    }
+}
+
+/// Finds the run of this name or directory. Equal inputs: that run; others: what differs.
+fn existing(
+    ledger: &Ledger,
+    inputs: &Inputs,
+    out: Option<&Path>,
+    signer: &Signer<'_>,
+) -> Result<Option<TypedId>, Error> {
+    let named = match inputs.plan.name.as_deref().and_then(Name::parse) {
+        Some(name) => match ledger.state().name(Kind::Plan, &name) {
+            Some(row) if row.holder != ledger.holder_of(signer.author)? => {
+                let holder = ledger.who(row.holder.first_key());
+                return Err(Error::NameHeld { name, holder });
+            }
+            row => row.map(|row| TypedId::new(Kind::Plan, row.object)),
+        },
+        None => None,
+    };
+    let Some(run) = named.or_else(|| out.and_then(|dir| run_in(ledger, dir))) else { return Ok(None) };
+    let frozen: Plan = ledger.record(run.id)?;
+    let mut again = inputs.plan.clone();
+    again.nonce = frozen.nonce;
+    again.name.clone_from(&frozen.name);
+    if model::encode(&again)?.id == run {
+        return Ok(Some(run));
+    }
+    let (differences, same) = compare_plans(ledger, &frozen, &again, inputs)?;
+    Err(Error::Drift { run, differences, same })
+}
+
+/// Reads which run a directory belongs to, from the manifest in it.
+fn run_in(ledger: &Ledger, dir: &Path) -> Option<TypedId> {
+    let bytes = outside::read(&dir.join(RUN_FILES[1]), config::MAX_SIZE).ok()??;
+    let Value::Map(fields) = config::parse_canonical(&bytes, RUN_FILES[1]).ok()? else { return None };
+    let Some(Value::Text(run)) = fields.get("run") else { return None };
+    let id = ObjectId::from_hex(run.strip_prefix("run:")?).ok()?;
+    ledger.state().run(id).map(|_| TypedId::new(Kind::Plan, id))
+}
+
+fn report_name(ledger: &Ledger, plan: &Plan, run: TypedId) -> Result<(), Error> {
+    let Some(name) = plan.name.as_deref().and_then(Name::parse) else { return Ok(()) };
+    match ledger.state().name(Kind::Plan, &name) {
+        Some(row) if row.object != run.id => {
+            let holder = ledger.who(row.holder.first_key());
+            Err(Error::NameHeld { name, holder })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn private(inputs: &Inputs, entropy: &mut Entropy<'_>) -> Private {
+    Private {
+        salt: draw(entropy),
+        argv: inputs.argv.clone(),
+        texts: inputs.texts.clone(),
+        paths: inputs.paths.clone(),
+        variables: inputs.variables.clone(),
+        stats: inputs.stats.clone(),
+    }
+}
+
+/// Returns where a run's files lie: in the directory asked for, else in the ledger's own.
+pub fn run_files(ledger: &Ledger, plan: ObjectId, out: Option<&Path>) -> RunFiles {
+    let dir = match out {
+        Some(out) => out.to_owned(),
+        None => ledger.root().join("runs").join(plan.to_hex()),
+    };
+    RunFiles { dir }
+}
+
+/// Writes the files of a run that are missing, from the objects that the plan links.
+pub fn restore_run_files(ledger: &Ledger, run: TypedId, files: &RunFiles) -> Result<(), Error> {
+    if RUN_FILES.iter().all(|name| files.dir.join(name).exists()) {
+        return Ok(());
+    }
+    let plan: Plan = ledger.record(run.id)?;
+    let config = match plan.config {
+        Some(config) => Some(ledger.bytes(ledger.record::<model::Config>(config.id)?.frozen.id)?),
+        None => None,
+    };
+    let manifest = ledger.claim_of(run)?.and_then(|claim| claim.link("manifest"));
+    let Some(manifest) = manifest else { return Ok(()) };
+    write_run_files(ledger, files, config.as_deref(), &ledger.bytes(manifest.id)?)
+}
+
+fn write_run_files(
+    ledger: &Ledger,
+    files: &RunFiles,
+    config: Option<&[u8]>,
+    manifest: &[u8],
+) -> Result<(), Error> {
+    let both = [(RUN_FILES[0], config), (RUN_FILES[1], Some(manifest))];
+    for (name, bytes) in both.into_iter().filter_map(|(name, bytes)| Some((name, bytes?))) {
+        match files.dir.strip_prefix(ledger.root()) {
+            Ok(inside) => {
+                let _created = ledger.durable().create(&inside.join(name), bytes, FileKind::Immutable)?;
+            }
+            Err(_) => {
+                let path = files.dir.join(name);
+                let _created = outside::create(ledger.durable().disk(), &path, bytes, 0o444)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn text(text: impl Into<String>) -> Value {
+    Value::Text(text.into())
+}
+
+fn map<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    Value::Map(fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+fn manifest(ledger: &Ledger, plan: &Plan, run: TypedId, inputs: &Inputs, time: u64) -> Vec<u8> {
+    let mut frozen: BTreeMap<String, Value> = BTreeMap::new();
+    for Part { what, id, detail } in &inputs.parts {
+        let mut part = match id {
+            Ok(id) => BTreeMap::from([("id".to_owned(), text(id.to_string()))]),
+            Err(reason) => BTreeMap::from([("none".to_owned(), text(reason))]),
+        };
+        if !detail.is_empty() {
+            part.insert("detail".to_owned(), text(detail));
+        }
+        if let (true, Some(json)) = (what == "config", &inputs.frozen_config) {
+            let (blake3, sha256) = digests(json);
+            part.insert("blake3".to_owned(), text(blake3));
+            part.insert("sha256".to_owned(), text(sha256));
+        }
+        frozen.insert(what.clone(), Value::Map(part));
+    }
+    let optional = |value: &Option<String>| value.as_ref().map_or(Value::Null, text);
+    let manifest = map([
+        ("schema", text("ledger.run-manifest/1")),
+        ("ledger", text(ledger.id().to_hex())),
+        ("run", text(run.to_string())),
+        ("status", text("planned")),
+        ("trained", Value::Bool(false)),
+        ("created", text(rfc3339(time))),
+        ("name", optional(&plan.name)),
+        ("study", optional(&plan.study)),
+        ("arm", optional(&plan.arm)),
+        ("seed", plan.seed.map_or(Value::Null, |seed| Value::Int(seed.to_string()))),
+        ("argv", Value::List(plan.argv.iter().map(text).collect())),
+        ("frozen", Value::Map(frozen)),
+    ]);
+    config::canonical(&manifest)
+}
+
+/// Writes seconds since 1970 as RFC 3339 in UTC.
+pub fn rfc3339(time: u64) -> String {
+    let (days, second) = (time / 86_400, time % 86_400);
+    // Days are counted from 1 March of year 0, so that the leap day ends a year.
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let of_era = shifted % 146_097;
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rfc3339;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        for (time, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_764_500_000, "2025-11-30T10:53:20Z"),
+            (4_107_542_399, "2100-02-28T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(rfc3339(time), text);
+        }
+    }
+}

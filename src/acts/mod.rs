@@ -1,0 +1,218 @@
+//! Acts: what was observed becomes records and claims about them, and a transaction that states them.
+//!
+//! | file | act |
+//! |---|---|
+//! | `inputs` | reads config, data, base models, code and environment into records that are not yet stored |
+//! | `freeze` | plans a run from inputs, or finds that it is planned already |
+//! | `drift` | compares what lies on disk with what a plan froze |
+//! | `attempt` | starts and ends attempts |
+//! | `evidence` | records checkpoints, evaluations, datasets and models |
+//!
+//! Capture observes and the ledger writes; only here do they meet. Nothing here prints or reads a clock.
+
+mod attempt;
+mod drift;
+mod evidence;
+mod freeze;
+mod inputs;
+
+use std::path::{Path, PathBuf};
+
+use crate::capture::{code, config, environment, results, walk, weights};
+use crate::id::ObjectId;
+use crate::ledger;
+use crate::model::{self, Name, TypedId};
+
+pub use attempt::{Ended, StartRequest, Started, attempt_at, end, start};
+pub use drift::{Difference, Drift, compare_plans, drift};
+pub use evidence::{
+    CheckpointRequest, EvalRequest, NamedContent, Recorded, Subject, Whose, checkpoint_of, note,
+    observe_subject, record_checkpoint, record_content, record_eval,
+};
+pub use freeze::{
+    Frozen, RUN_FILES, RunFiles, Target, freeze, plan_only, restore_run_files, rfc3339, run_files,
+};
+pub use inputs::{Input, Inputs, Machine, Request, observe};
+
+/// Random bytes for nonces and salts, as the caller draws them.
+pub type Entropy<'a> = dyn FnMut(&mut [u8]) + 'a;
+
+/// Why an act cannot be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] ledger::Error),
+    /// A config file.
+    #[error(transparent)]
+    Config(#[from] config::Error),
+    /// A path cannot be fingerprinted.
+    #[error(transparent)]
+    Walk(#[from] walk::Error),
+    /// A lock file.
+    #[error(transparent)]
+    Lock(#[from] environment::LockError),
+    /// Untracked files cannot be listed.
+    #[error(transparent)]
+    Code(#[from] code::Error),
+    /// A checkpoint directory.
+    #[error(transparent)]
+    Weights(#[from] weights::Error),
+    /// A results file.
+    #[error("the results in `{}` cannot be read", path.display())]
+    Results {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: results::Error,
+    },
+    /// A file that is needed whole cannot be read.
+    #[error("`{}` cannot be read", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A config's format cannot be told from its name.
+    #[error("`{}` is neither JSON nor YAML nor TOML by its name", path.display())]
+    UnknownFormat {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Tracked files differ from the commit.
+    #[error("{} tracked files differ from commit {}", files.len(), &commit[..commit.len().min(7)])]
+    DirtyTree {
+        /// The commit.
+        commit: String,
+        /// Files with one letter of git's status.
+        files: Vec<(String, char)>,
+        /// Bytes of the difference.
+        diff: usize,
+    },
+    /// What would start, or be frozen, is not what was frozen.
+    #[error("{run} was frozen from other inputs")]
+    Drift {
+        /// The run.
+        run: TypedId,
+        /// What differs.
+        differences: Vec<Difference>,
+        /// What was found to be the same.
+        same: Vec<String>,
+    },
+    /// What was frozen is not at hand to compare with.
+    #[error("what {run} was frozen from is not available: {what}")]
+    NotAvailable {
+        /// The run.
+        run: TypedId,
+        /// What is missing.
+        what: String,
+    },
+    /// The run's latest attempt completed.
+    #[error("{run} has completed")]
+    Completed {
+        /// The run.
+        run: TypedId,
+    },
+    /// There is no attempt to end.
+    #[error("{run} has no open attempt")]
+    NoAttempt {
+        /// The run.
+        run: TypedId,
+    },
+    /// The attempt ended otherwise.
+    #[error("that attempt of {run} has ended: {status}")]
+    EndedOtherwise {
+        /// The run.
+        run: TypedId,
+        /// How.
+        status: String,
+    },
+    /// A name that somebody else holds, or that is in use for another run.
+    #[error("the name `{name}` is held by {holder}")]
+    NameHeld {
+        /// The name.
+        name: Name,
+        /// Who holds it.
+        holder: String,
+    },
+    /// A checkpoint that is still being written or was cut off.
+    #[error("`{}` is still being written or was cut off", path.display())]
+    Incomplete {
+        /// The directory.
+        path: PathBuf,
+        /// What is missing.
+        problems: Vec<String>,
+    },
+    /// No attempt could have written this.
+    #[error("no run here was under way when `{}` was written", path.display())]
+    WhichRun {
+        /// The checkpoint.
+        path: PathBuf,
+    },
+    /// The subject of an evaluation changed while the harness ran.
+    #[error("the subject changed while it was evaluated")]
+    SubjectChanged {
+        /// Weights tree before.
+        before: ObjectId,
+        /// Weights tree after.
+        after: ObjectId,
+    },
+}
+
+impl From<crate::codec::Error> for Error {
+    fn from(error: crate::codec::Error) -> Self {
+        Self::Ledger(error.into())
+    }
+}
+
+impl From<crate::durable::Error> for Error {
+    fn from(error: crate::durable::Error) -> Self {
+        Self::Ledger(error.into())
+    }
+}
+
+impl From<crate::store::Error> for Error {
+    fn from(error: crate::store::Error) -> Self {
+        Self::Ledger(error.into())
+    }
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
+    std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })
+}
+
+/// Draws `N` random bytes.
+fn draw<const N: usize>(entropy: &mut Entropy<'_>) -> model::Fixed<N> {
+    let mut bytes = [0; N];
+    entropy(&mut bytes);
+    model::Fixed(bytes)
+}
+
+/// Returns a path as records hold it: relative with `/` where it lies under the project, else nothing.
+fn project_path(path: &Path, project: &Path) -> Option<String> {
+    let absolute = std::path::absolute(path).ok()?;
+    let project = std::path::absolute(project).ok()?;
+    let relative = absolute.strip_prefix(&project).ok()?;
+    let text = crate::model::content::escape(relative.as_os_str().as_encoded_bytes());
+    Some(if text.is_empty() { ".".to_owned() } else { text })
+}
+
+/// Returns a path for the private record: relative where it lies under the project, so that a moved project is
+/// found again, else absolute.
+fn private_path(path: &Path, project: &Path) -> String {
+    project_path(path, project).unwrap_or_else(|| {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        crate::model::content::escape(absolute.as_os_str().as_encoded_bytes())
+    })
+}
+
+/// Turns a path out of a private record back into one that can be opened.
+fn open_private_path(text: &str, project: &Path) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt as _;
+    let bytes = crate::model::content::unescape(text).unwrap_or_else(|| text.as_bytes().to_vec());
+    project.join(std::ffi::OsString::from_vec(bytes))
+}
