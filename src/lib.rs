@@ -2,6 +2,7 @@
 
 pub mod acts;
 pub mod capture;
+pub mod cli;
 pub mod codec;
 pub mod durable;
 pub mod id;

@@ -1,3 +1,7 @@
-//! The `ledger` command.
+//! The `ledger` command: everything it does is in the library's `cli` module.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ledger::cli::main()
+}

@@ -1,0 +1,398 @@
+//! What people are told when something fails: slug, exit code, wording and hint.
+//!
+//! This is the only place that chooses them for errors of the library; commands make a [`Failure`] of their own
+//! only for what they find themselves. Printing is in `ui.rs`.
+
+use std::error::Error as StdError;
+use std::io;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::acts;
+use crate::capture::{code, config, environment, results, safetensors, walk, weights};
+use crate::ledger::ResolveError;
+use crate::log::{files, key, note, statement};
+use crate::state::Reason;
+use crate::{codec, durable, id, ledger, model, store};
+
+use super::ui::Exit;
+
+/// A command's failure, as people read it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// A stable word that names the kind of failure.
+    pub(crate) slug: &'static str,
+    /// The exit code.
+    pub(crate) exit: Exit,
+    /// One sentence without a period.
+    pub(crate) message: String,
+    /// Aligned lines.
+    pub(crate) facts: Vec<String>,
+    /// A command that works when pasted.
+    pub(crate) hint: Option<String>,
+    /// What led to it.
+    pub(crate) cause: Option<Box<dyn StdError>>,
+}
+
+impl Failure {
+    /// Makes a failure of a command's own.
+    pub(crate) fn new(slug: &'static str, exit: Exit, message: impl Into<String>) -> Self {
+        Self { slug, exit, message: message.into(), facts: Vec::new(), hint: None, cause: None }
+    }
+
+    /// Adds a line of facts.
+    pub(crate) fn fact(mut self, fact: impl Into<String>) -> Self {
+        self.facts.push(fact.into());
+        self
+    }
+
+    /// Sets the command that helps.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Sets what led to it.
+    pub(crate) fn because(mut self, cause: impl StdError + 'static) -> Self {
+        self.cause = Some(Box::new(cause));
+        self
+    }
+
+    /// Wrong usage that clap cannot see.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new("usage", Exit::Usage, message)
+    }
+
+    /// A system call that failed on a user's path; `step` is a verb.
+    pub(crate) fn io(step: &str, path: &Path, source: io::Error) -> Self {
+        let slug = if source.kind() == io::ErrorKind::StorageFull { "disk-full" } else { "io" };
+        Self::new(slug, Exit::Busy, format!("cannot {step} `{}`", path.display())).because(source)
+    }
+
+    /// Standard output could not be written.
+    pub(super) fn stdout(source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::BrokenPipe => Self::new("closed-pipe", Exit::ClosedPipe, "nobody reads"),
+            io::ErrorKind::StorageFull => {
+                Self::new("disk-full", Exit::Busy, "no space is left for the answer").because(source)
+            }
+            _ => Self::new("not-writable", Exit::Busy, "the answer cannot be written").because(source),
+        }
+    }
+
+    /// Returns the causes as texts, without those that the message has said already.
+    pub(super) fn causes(&self) -> Vec<String> {
+        let mut said = vec![self.message.clone()];
+        let mut next: Option<&dyn StdError> = self.cause.as_deref();
+        while let Some(cause) = next {
+            let text = cause.to_string();
+            if said.last() != Some(&text) {
+                said.push(text);
+            }
+            next = cause.source();
+        }
+        said.split_off(1)
+    }
+
+    /// Returns the document that `--json` prints.
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "schema": "ledger.error/1",
+            "ok": false,
+            "exit": self.exit as i32,
+            "findings": [{
+                "kind": self.slug,
+                "id": null,
+                "severity": "fail",
+                "at": null,
+                "message": self.message,
+                "hint": self.hint,
+                "facts": self.facts,
+                "causes": self.causes(),
+            }],
+        })
+    }
+}
+
+/// Slug, exit code and hint of one kind of library error.
+type Class = (&'static str, Exit, Option<&'static str>);
+
+const DAMAGED: Class = ("damaged", Exit::Damaged, Some("ledger fsck"));
+const BUG: Class = ("bug", Exit::Bug, None);
+const BAD_DATA: Class = ("bad-data", Exit::Usage, None);
+const BAD_CONFIG: Class = ("bad-config", Exit::Usage, None);
+const BUSY_READING: Class = ("io", Exit::Busy, None);
+const CHANGED: Class = ("changed-while-read", Exit::Busy, None);
+const REFUSED: Class = ("refused", Exit::Refused, None);
+
+fn of_ledger(error: &ledger::Error) -> Class {
+    use ledger::Error;
+    match error {
+        Error::NotALedger { .. } => NOT_A_LEDGER,
+        Error::Format { .. } | Error::Rules { .. } => ("newer-format", Exit::Unknown, None),
+        Error::Copied { .. } => ("copy", Exit::Refused, None),
+        Error::Behind { .. } => ("behind", Exit::Unknown, None),
+        Error::Fork { .. } => ("fork", Exit::Damaged, None),
+        Error::Files(error) => of_files(error),
+        Error::Store(error) => of_store(error),
+        Error::Disk(error) => of_disk(error),
+        Error::Statement(error) => of_statement(error),
+        Error::Encode(codec::Error::TooLarge { .. }) => REFUSED,
+        Error::Encode(_) => BUG,
+        Error::Refused { reason } => match reason {
+            Reason::LostRace => ("lost-race", Exit::Refused, None),
+            Reason::AlreadyEnded => ("already-ended", Exit::Refused, None),
+            _ => REFUSED,
+        },
+        Error::UnknownKey { .. } => ("unknown-key", Exit::Unknown, Some("ledger key show --request")),
+        _ => DAMAGED,
+    }
+}
+
+const NOT_A_LEDGER: Class = ("not-a-ledger", Exit::Unknown, Some("ledger init"));
+
+fn of_disk(error: &durable::Error) -> Class {
+    use durable::Error;
+    match error {
+        Error::Full { .. } => ("disk-full", Exit::Busy, None),
+        Error::Busy { .. } => ("busy", Exit::Busy, None),
+        Error::Exists { .. } => ("exists", Exit::Refused, None),
+        Error::NotWritable { .. } | Error::Sync { .. } | Error::Lacks { .. } => {
+            ("not-writable", Exit::Busy, None)
+        }
+        Error::NotReadable { .. } | Error::Io { .. } => BUSY_READING,
+        Error::NotPlain { .. } => BUG,
+        _ => DAMAGED,
+    }
+}
+
+fn of_files(error: &files::Error) -> Class {
+    match error {
+        files::Error::Disk(error) => of_disk(error),
+        _ => DAMAGED,
+    }
+}
+
+fn of_store(error: &store::Error) -> Class {
+    match error {
+        store::Error::Disk(error) => of_disk(error),
+        store::Error::Missing { .. } => ("no-such-id", Exit::Unknown, None),
+        store::Error::Write(source) if source.kind() == io::ErrorKind::BrokenPipe => {
+            ("closed-pipe", Exit::ClosedPipe, None)
+        }
+        store::Error::Write(_) => ("not-writable", Exit::Busy, None),
+        store::Error::Read(_) => BUSY_READING,
+        _ => DAMAGED,
+    }
+}
+
+fn of_statement(error: &statement::Error) -> Class {
+    match error {
+        statement::Error::TooLarge { .. } | statement::Error::TooManyLinks { .. } => REFUSED,
+        _ => BUG,
+    }
+}
+
+fn of_resolve(error: &ResolveError) -> Class {
+    match error {
+        ResolveError::Nothing(_) => ("no-such-id", Exit::Unknown, None),
+        ResolveError::Ambiguous { .. } => ("ambiguous", Exit::Usage, None),
+        ResolveError::Ledger(error) => of_ledger(error),
+        _ => ("usage", Exit::Usage, None),
+    }
+}
+
+fn of_walk(error: &walk::Error) -> Class {
+    match error {
+        walk::Error::Io { .. } => BUSY_READING,
+        walk::Error::Changed { .. } => CHANGED,
+        walk::Error::NotSeen { .. } => BUG,
+        _ => BAD_DATA,
+    }
+}
+
+fn of_weights(error: &weights::Error) -> Class {
+    match error {
+        weights::Error::Open(error) => of_walk(error),
+        weights::Error::Read { .. } => BUSY_READING,
+        weights::Error::Changed { .. } => CHANGED,
+    }
+}
+
+fn of_acts(error: &acts::Error) -> Class {
+    use acts::Error;
+    match error {
+        Error::Ledger(error) => of_ledger(error),
+        Error::Config(_) | Error::Lock(_) | Error::UnknownFormat { .. } => BAD_CONFIG,
+        Error::Walk(error) => of_walk(error),
+        Error::Weights(error) => of_weights(error),
+        Error::Code(_) | Error::Results { .. } => BAD_DATA,
+        Error::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => BAD_DATA,
+        Error::Read { .. } => BUSY_READING,
+        Error::DirtyTree { .. } => ("dirty-tree", Exit::Refused, None),
+        Error::Drift { .. } => ("frozen-drift", Exit::Refused, None),
+        Error::NotAvailable { .. } => ("not-recorded", Exit::Unknown, None),
+        Error::Completed { .. } => ("completed", Exit::Refused, None),
+        Error::NoAttempt { .. } => ("not-started", Exit::Refused, None),
+        Error::EndedOtherwise { .. } => ("already-ended", Exit::Refused, None),
+        Error::NameHeld { .. } => ("name-held", Exit::Refused, None),
+        Error::Incomplete { .. } => ("incomplete-checkpoint", Exit::Unknown, None),
+        Error::WhichRun { .. } => ("which-run", Exit::Usage, None),
+        Error::SubjectChanged { .. } => ("subject-changed", Exit::Refused, None),
+    }
+}
+
+impl From<acts::Error> for Failure {
+    fn from(error: acts::Error) -> Self {
+        let (slug, exit, hint) = of_acts(&error);
+        let mut failure = Self::new(slug, exit, error.to_string());
+        failure.hint = hint.map(str::to_owned);
+        match &error {
+            acts::Error::DirtyTree { files, diff, .. } => {
+                let shown = files.iter().take(8).map(|(path, change)| format!("{change} {path}"));
+                failure.facts.extend(shown);
+                failure.facts.extend((files.len() > 8).then(|| format!("and {} more", files.len() - 8)));
+                failure = failure.hint(format!(
+                    "commit them, or freeze with --allow-dirty: the diff ({}) is then stored",
+                    super::ui::size(*diff as u64)
+                ));
+            }
+            acts::Error::Drift { run, differences, same } => {
+                let wide = |of: fn(&acts::Difference) -> usize| differences.iter().map(of).max().unwrap_or(0);
+                let (part, path) = (wide(|d| d.part.len()), wide(|d| d.path.len()));
+                failure.facts.extend(
+                    differences.iter().map(|d| {
+                        format!("{:<part$}  {:<path$}  {} -> {}", d.part, d.path, d.frozen, d.found)
+                    }),
+                );
+                if !same.is_empty() {
+                    failure.facts.push(format!("{:<part$}  {}", "same", same.join(", ")));
+                }
+                let short = run.short();
+                failure = failure.hint(format!(
+                    "restore what differs, or make a new run: ledger freeze --from {short} [-- CMD...]"
+                ));
+            }
+            acts::Error::Completed { run } => {
+                failure = failure.hint(format!("ledger start {} --again", run.short()));
+            }
+            acts::Error::NoAttempt { run } => failure = failure.hint(format!("ledger start {}", run.short())),
+            acts::Error::Incomplete { problems, .. } => {
+                failure.facts.extend(problems.iter().cloned());
+                failure = failure.hint("wait until it is written, or write it again");
+            }
+            acts::Error::WhichRun { path } => {
+                let path = path.display();
+                failure = failure.hint(format!(
+                    "ledger record checkpoint {path} --run RUN   (`--run none` for weights that no run here wrote)"
+                ));
+            }
+            acts::Error::SubjectChanged { before, after } => {
+                failure.facts.push(format!("before  weights {before}"));
+                failure.facts.push(format!("after   weights {after}"));
+                failure = failure.hint("evaluate a copy that nothing writes to");
+            }
+            acts::Error::UnknownFormat { .. } => {
+                failure = failure.hint("name it .json, .yaml, .yml or .toml");
+            }
+            _ => {}
+        }
+        failure.because(error)
+    }
+}
+
+fn of_safetensors(error: &safetensors::Error) -> Class {
+    match error {
+        safetensors::Error::Open(error) => of_walk(error),
+        safetensors::Error::Read(_) => BUSY_READING,
+        safetensors::Error::Damage(_) => BAD_DATA,
+    }
+}
+
+macro_rules! classed {
+    ($($error:ty => $class:expr;)*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                let class: fn(&$error) -> Class = $class;
+                let (slug, exit, hint) = class(&error);
+                let mut failure = Self::new(slug, exit, error.to_string()).because(error);
+                failure.hint = hint.map(str::to_owned);
+                failure
+            }
+        }
+    )*};
+}
+
+classed! {
+    durable::Error => of_disk;
+    store::Error => of_store;
+    files::Error => of_files;
+    statement::Error => of_statement;
+    note::Error => |_| DAMAGED;
+    model::Error => |_| DAMAGED;
+    model::FactsError => |_| DAMAGED;
+    model::content::Error => |_| DAMAGED;
+    codec::Error => |_| DAMAGED;
+    id::Error => |_| ("usage", Exit::Usage, None);
+    key::Error => |_| ("no-key", Exit::Unknown, None);
+    walk::Error => of_walk;
+    weights::Error => of_weights;
+    safetensors::Error => of_safetensors;
+    config::Error => |_| BAD_CONFIG;
+    environment::LockError => |_| BAD_CONFIG;
+    results::Error => |_| BAD_DATA;
+    code::Error => |_| BAD_DATA;
+}
+
+impl From<ledger::Error> for Failure {
+    fn from(error: ledger::Error) -> Self {
+        let (slug, exit, hint) = of_ledger(&error);
+        let mut failure = Self::new(slug, exit, error.to_string());
+        failure.hint = hint.map(str::to_owned);
+        if let ledger::Error::Refused { reason: Reason::RoleNotAllowed } = &error {
+            failure.facts.push("the key of this user has no role that may state this".to_owned());
+            failure.hint = Some("ledger key show".to_owned());
+        }
+        failure.because(error)
+    }
+}
+
+impl From<ResolveError> for Failure {
+    fn from(error: ResolveError) -> Self {
+        let (slug, exit, hint) = of_resolve(&error);
+        let mut failure = Self::new(slug, exit, error.to_string());
+        failure.hint = hint.map(str::to_owned);
+        if let ResolveError::Ambiguous { found, .. } = &error {
+            const SHOWN: usize = 8;
+            failure.facts = found.iter().take(SHOWN).map(ToString::to_string).collect();
+            if found.len() > SHOWN {
+                failure.facts.push(format!("and {} more", found.len() - SHOWN));
+            }
+        }
+        failure.because(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_said_once_each() {
+        let source = io::Error::other("the disk is on fire");
+        let error = durable::Error::Io { op: "read", path: "x".into(), source };
+        let failure = Failure::from(ledger::Error::from(store::Error::from(error)));
+        assert_eq!(failure.message, "the store failed");
+        assert_eq!(failure.causes(), ["cannot read `x`", "the disk is on fire"]);
+        assert_eq!((failure.slug, failure.exit), ("io", Exit::Busy));
+    }
+
+    #[test]
+    fn a_closed_pipe_is_known_wherever_it_is_met() {
+        let closed = || io::Error::from(io::ErrorKind::BrokenPipe);
+        assert_eq!(Failure::stdout(closed()).exit, Exit::ClosedPipe);
+        assert_eq!(Failure::from(store::Error::Write(closed())).exit, Exit::ClosedPipe);
+        assert_eq!(Failure::from(store::Error::Read(closed())).exit, Exit::Busy);
+    }
+}

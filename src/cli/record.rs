@@ -1,0 +1,393 @@
+//! `ledger record`: state what came out of a run, or what goes into the next one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use clap::{Args as ClapArgs, Subcommand};
+
+use crate::acts::{self, CheckpointRequest, EvalRequest, NamedContent, Recorded, Subject, Whose};
+use crate::id::Digests;
+use crate::ledger::{Ledger, Wanted};
+use crate::model::{Binding, Checkpoint, Kind, TypedId, content};
+
+use super::attempt::{is_higher_rank, parse};
+use super::error::Failure;
+use super::freeze::{parse_name, run_of};
+use super::gaps;
+use super::settings::Context;
+use super::ui::{Answer, Exit};
+
+/// Record what came out of a run, or what goes into the next
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Checkpoint(CheckpointArgs),
+    Eval(EvalArgs),
+    Dataset(ContentArgs),
+    Model(ContentArgs),
+    Note(NoteArgs),
+}
+
+/// Record a checkpoint: weights on disk, by their digests
+#[derive(Debug, ClapArgs)]
+struct CheckpointArgs {
+    /// Directory of the checkpoint, or a single file
+    #[arg(value_name = "DIR")]
+    path: PathBuf,
+    /// The run that wrote it, or `none`; default is `LEDGER_ATTEMPT`, `LEDGER_RUN`, or your run that was under way then
+    #[arg(long, value_name = "RUN")]
+    run: Option<String>,
+    /// Training step; default is read from names and state files
+    #[arg(long, value_name = "N")]
+    step: Option<u64>,
+    /// The checkpoint that training went on from
+    #[arg(long, value_name = "CK")]
+    parent: Option<String>,
+    /// A ledger-wide name
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Copy the bytes into the ledger
+    #[arg(long)]
+    store: bool,
+}
+
+/// Record the results of an evaluation that ran elsewhere
+#[derive(Debug, ClapArgs)]
+struct EvalArgs {
+    /// Result files
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// What was evaluated: a directory of weights or a checkpoint's id
+    #[arg(long, value_name = "DIR|CK")]
+    subject: Option<String>,
+    /// Name of the benchmark, or a file that defines it
+    #[arg(long, value_name = "NAME|FILE")]
+    benchmark: Option<String>,
+    /// Take a metric from a place in the results, as `accuracy=results.acc`
+    #[arg(long, value_name = "NAME=PATH")]
+    metric: Vec<String>,
+}
+
+/// Record a file or directory under a name
+#[derive(Debug, ClapArgs)]
+struct ContentArgs {
+    /// File or directory
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+    /// A ledger-wide name; the same name again is its next version
+    #[arg(long, value_name = "NAME")]
+    name: String,
+    /// Where it came from
+    #[arg(long, value_name = "TEXT")]
+    source: Option<String>,
+    /// Its licence
+    #[arg(long, value_name = "TEXT")]
+    licence: Option<String>,
+    /// What it is
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// A dataset that it was made from
+    #[arg(long, value_name = "DATA")]
+    from: Vec<String>,
+    /// Copy the bytes into the ledger
+    #[arg(long)]
+    store: bool,
+}
+
+/// Record a remark about anything in the ledger
+#[derive(Debug, ClapArgs)]
+struct NoteArgs {
+    /// What it is about
+    #[arg(value_name = "ID")]
+    subject: String,
+    /// The remark
+    #[arg(short = 'm', long = "message", value_name = "TEXT")]
+    message: String,
+}
+
+const SCHEMA: &str = "ledger.record/1";
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
+    if is_higher_rank(context, "record") {
+        return Ok(Answer::new(SCHEMA));
+    }
+    gaps::guarded(context, "record", SCHEMA, || {
+        let mut ledger = context.open()?;
+        let recorded = match &args.what {
+            What::Checkpoint(args) => checkpoint(args, &mut ledger, context)?,
+            What::Eval(args) => eval(args, &mut ledger, context)?,
+            What::Dataset(args) => named(Kind::Dataset, args, &mut ledger, context)?,
+            What::Model(args) => named(Kind::Model, args, &mut ledger, context)?,
+            What::Note(args) => note(args, &mut ledger, context)?,
+        };
+        let id = tell(&recorded, context);
+        let plan =
+            recorded.start.and_then(|start| ledger.state().attempt(start.id)).map(|attempt| attempt.plan);
+        if let Some(plan) = plan {
+            let run = TypedId::new(Kind::Plan, plan);
+            context.ui.talk(format!("of {}", run.short()));
+            gaps::state(context, &mut ledger, run)?;
+        }
+        let mut answer = Answer::new(SCHEMA);
+        answer.line(id);
+        answer.set("id", id.to_string());
+        answer.set("run", plan.map(|plan| TypedId::new(Kind::Plan, plan).to_string()));
+        Ok(answer)
+    })
+}
+
+/// Tells of something recorded, and returns its id.
+pub(super) fn tell(recorded: &Recorded, context: &Context) -> TypedId {
+    context.ui.talk(format!("{}  {}", recorded.id.short(), recorded.summary));
+    for warning in &recorded.warnings {
+        context.ui.warn(warning);
+    }
+    match recorded.outcome.clone() {
+        Some(outcome) => {
+            context.settle(outcome);
+        }
+        None => context.ui.talk("this is recorded already"),
+    }
+    recorded.id
+}
+
+fn checkpoint(args: &CheckpointArgs, ledger: &mut Ledger, context: &Context) -> Result<Recorded, Failure> {
+    let whose = match args.run.as_deref() {
+        Some("none") => Whose::Nobody,
+        Some(run) => Whose::Run(run_of(Some(run), context, ledger)?),
+        None => match context.filled("LEDGER_ATTEMPT").and_then(parse) {
+            Some(start) => Whose::Attempt(start),
+            None if context.filled("LEDGER_RUN").is_some() => Whose::Run(run_of(None, context, ledger)?),
+            None => Whose::UnderWay,
+        },
+    };
+    let parent = match &args.parent {
+        Some(text) => Some(ledger.resolve(text, Wanted::Kind(Kind::Checkpoint), None)?),
+        None => None,
+    };
+    let path = context.path(&args.path);
+    let name = args.name.as_deref().map(parse_name).transpose()?;
+    let request = CheckpointRequest {
+        path: &path,
+        whose,
+        step: args.step,
+        parent,
+        store: args.store,
+        name: name.clone(),
+    };
+    let recorded = record_checkpoint(ledger, &request, context)?;
+    if let Some(name) = &name {
+        is_granted(ledger, Kind::Checkpoint, name, recorded.id)?;
+    }
+    Ok(recorded)
+}
+
+/// Refuses to call a name given that somebody else holds.
+fn is_granted(ledger: &Ledger, kind: Kind, name: &crate::model::Name, id: TypedId) -> Result<(), Failure> {
+    match ledger.state().name(kind, name) {
+        Some(row) if row.object != id.id => {
+            let holder = ledger.who(row.holder.first_key());
+            Err(acts::Error::NameHeld { name: name.clone(), holder }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn record_checkpoint(
+    ledger: &mut Ledger,
+    request: &CheckpointRequest<'_>,
+    context: &Context,
+) -> Result<Recorded, Failure> {
+    let key = context.key_file()?;
+    let mut entropy = context.entropy()?;
+    let progress = context.ui.progress("hashed", None);
+    let add = |bytes| progress.add(bytes);
+    Ok(acts::record_checkpoint(ledger, request, &context.signer(&key), &add, &mut entropy)?)
+}
+
+/// Records a checkpoint of an attempt that has just ended.
+pub(super) fn checkpoint_of_attempt(
+    ledger: &mut Ledger,
+    path: &Path,
+    start: TypedId,
+    context: &Context,
+) -> Result<TypedId, Failure> {
+    let whose = Whose::Attempt(start);
+    let request = CheckpointRequest { path, whose, step: None, parent: None, store: false, name: None };
+    let recorded = record_checkpoint(ledger, &request, context)?;
+    Ok(tell(&recorded, context))
+}
+
+/// Reads a directory of weights, with progress.
+pub(super) fn observe_subject(path: &Path, context: &Context) -> Result<Subject, Failure> {
+    let progress = context.ui.progress("hashed", None);
+    Ok(acts::observe_subject(path, Digests::All, &|bytes| progress.add(bytes))?)
+}
+
+/// Returns the SHA-256 digests of a subject's files, which results may name.
+pub(super) fn sums(subject: &Subject) -> BTreeSet<String> {
+    subject.tree.files.iter().filter_map(|file| file.sha256).map(|sum| sum.to_hex()).collect()
+}
+
+fn eval(args: &EvalArgs, ledger: &mut Ledger, context: &Context) -> Result<Recorded, Failure> {
+    let Some(text) = &args.subject else {
+        let first = args.files.first().map(|file| file.display().to_string()).unwrap_or_default();
+        return Err(Failure::new(
+            "unbound-eval",
+            Exit::Unknown,
+            format!("`{first}` does not say which weights it measured"),
+        )
+        .hint(format!("ledger record eval {first} --subject DIR")));
+    };
+    let files: Vec<PathBuf> = args.files.iter().map(|file| context.path(file)).collect();
+    let path = context.path(Path::new(text));
+    let (subject, nodes, of, sums) = if path.exists() {
+        let seen = observe_subject(&path, context)?;
+        let of = acts::checkpoint_of(ledger, seen.subset.id)?;
+        let sums = sums(&seen);
+        (TypedId::new(Kind::Tree, seen.subset.id), seen.subset.nodes, of, sums)
+    } else {
+        let id = ledger.resolve(text, Wanted::Kind(Kind::Checkpoint), None)?;
+        let record: Checkpoint = ledger.record(id.id)?;
+        (record.weights, Vec::new(), Some(id), BTreeSet::new())
+    };
+    let request = EvalRequest {
+        subject,
+        nodes,
+        of,
+        benchmark: args.benchmark.clone(),
+        results: &files,
+        metrics: &metrics(&args.metric)?,
+        start: context.filled("LEDGER_ATTEMPT").and_then(parse),
+        binding: Binding::Asserted,
+        sums,
+    };
+    let key = context.key_file()?;
+    Ok(acts::record_eval(ledger, request, &context.signer(&key))?)
+}
+
+/// Parses `NAME=PATH` pairs.
+pub(super) fn metrics(flags: &[String]) -> Result<Vec<(String, String)>, Failure> {
+    let pair = |flag: &String| match flag.split_once('=') {
+        Some((name, path)) if !name.is_empty() => Ok((name.to_owned(), path.to_owned())),
+        _ => Err(Failure::usage(format!("`{flag}` is not NAME=PATH")).hint("--metric accuracy=results.acc")),
+    };
+    flags.iter().map(pair).collect()
+}
+
+/// Records results about a checkpoint that an attempt has just written.
+pub(super) fn results_of(
+    ledger: &mut Ledger,
+    path: &Path,
+    checkpoint: TypedId,
+    results: &[PathBuf],
+    start: TypedId,
+    context: &Context,
+) -> Result<(), Failure> {
+    let record: Checkpoint = ledger.record(checkpoint.id)?;
+    let seen = observe_subject(path, context)?;
+    let request = EvalRequest {
+        subject: record.weights,
+        nodes: Vec::<content::Object>::new(),
+        of: Some(checkpoint),
+        benchmark: None,
+        results,
+        metrics: &[],
+        start: Some(start),
+        binding: Binding::Asserted,
+        sums: sums(&seen),
+    };
+    let key = context.key_file()?;
+    tell(&acts::record_eval(ledger, request, &context.signer(&key))?, context);
+    Ok(())
+}
+
+fn named(
+    kind: Kind,
+    args: &ContentArgs,
+    ledger: &mut Ledger,
+    context: &Context,
+) -> Result<Recorded, Failure> {
+    let texts = [("source", &args.source), ("licence", &args.licence), ("description", &args.description)];
+    let about: BTreeMap<String, String> =
+        texts.into_iter().filter_map(|(key, text)| Some((key.to_owned(), text.clone()?))).collect();
+    let mut from = Vec::new();
+    for text in &args.from {
+        from.push(ledger.resolve(text, Wanted::Kind(Kind::Dataset), None)?);
+    }
+    let path = context.path(&args.path);
+    let request = NamedContent {
+        kind,
+        path: &path,
+        name: Some(parse_name(&args.name)?),
+        about,
+        from,
+        store: args.store,
+    };
+    let key = context.key_file()?;
+    let mut entropy = context.entropy()?;
+    let progress = context.ui.progress("hashed", None);
+    let add = |bytes| progress.add(bytes);
+    Ok(acts::record_content(ledger, &request, &context.signer(&key), &add, &mut entropy)?)
+}
+
+fn note(args: &NoteArgs, ledger: &mut Ledger, context: &Context) -> Result<Recorded, Failure> {
+    let subject = ledger.resolve(&args.subject, Wanted::Any, context.filled("LEDGER_RUN"))?;
+    let key = context.key_file()?;
+    let mut entropy = context.entropy()?;
+    Ok(acts::note(ledger, subject, &args.message, &context.signer(&key), &mut entropy)?)
+}
+
+/// Returns the paths that match any of some patterns, sorted so that `step-2` comes before `step-10`.
+pub(super) fn matching(patterns: &[String], context: &Context) -> Result<Vec<PathBuf>, Failure> {
+    let mut found = BTreeSet::new();
+    for pattern in patterns {
+        let whole = context.path(Path::new(pattern)).to_string_lossy().into_owned();
+        let paths = glob::glob(&whole)
+            .map_err(|error| Failure::usage(format!("`{pattern}` is not a pattern")).because(error))?;
+        for path in paths {
+            let path = path.map_err(|error| {
+                let at = error.path().to_owned();
+                Failure::io("list", &at, error.into())
+            })?;
+            found.insert((natural(&path.to_string_lossy()), path));
+        }
+    }
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
+/// Splits a text into numbers and the rest, so that numbers sort by value.
+fn natural(text: &str) -> Vec<(String, u64)> {
+    let mut parts: Vec<(String, u64)> = vec![(String::new(), 0)];
+    let mut in_number = false;
+    for c in text.chars() {
+        if in_number && !c.is_ascii_digit() {
+            parts.push((String::new(), 0));
+        }
+        in_number = c.is_ascii_digit();
+        if let Some((word, number)) = parts.last_mut() {
+            match c.to_digit(10) {
+                Some(digit) if in_number => *number = number.saturating_mul(10).saturating_add(digit.into()),
+                _ => word.push(c),
+            }
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::natural;
+
+    #[test]
+    fn steps_sort_by_number() {
+        let mut steps = ["out/step-100", "out/step-20", "out/step-3"];
+        steps.sort_by_key(|step| natural(step));
+        assert_eq!(steps, ["out/step-3", "out/step-20", "out/step-100"]);
+    }
+}
