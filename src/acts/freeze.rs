@@ -16,7 +16,10 @@ use crate::model::{self, About, Encoded, Kind, Name, Plan, Private, Start, Typed
 use super::attempt::start_record;
 use super::drift::compare_plans;
 use super::inputs::{Inputs, Part, digests};
-use super::{Entropy, Error, draw};
+use super::{Entropy, Error, draw, open_private_path, private_path};
+
+/// Key of the run's directory among private paths.
+const OUT: &str = "out";
 
 /// Names of the files of a run: the configuration and the manifest.
 pub const RUN_FILES: [&str; 2] = ["frozen-config.json", "run-manifest.json"];
@@ -76,7 +79,11 @@ pub fn freeze(
     tx.put_objects(inputs.objects.iter().cloned());
     tx.put_objects([encoded.bytes.clone()]);
     let manifest_id = tx.put_blob(manifest.clone());
-    let private = tx.put(&private(&inputs, entropy))?;
+    let mut private_record = private(&inputs, entropy);
+    if let Some(out) = target.out {
+        private_record.paths.insert(OUT.to_owned(), private_path(out, tx.ledger().project()));
+    }
+    let private = tx.put(&private_record)?;
     let mut claim =
         StagedClaim::new(&plan, &encoded).beside("manifest", manifest_id).beside("private", private.id);
     if let Some(untracked) = inputs.untracked {
@@ -170,6 +177,15 @@ fn private(inputs: &Inputs, entropy: &mut Entropy<'_>) -> Private {
         variables: inputs.variables.clone(),
         stats: inputs.stats.clone(),
     }
+}
+
+/// Returns where a run's files were put when it was frozen.
+pub fn run_files_of(ledger: &Ledger, run: TypedId) -> Result<RunFiles, Error> {
+    let private = ledger.claim_of(run)?.and_then(|claim| claim.link("private"));
+    let private = private.and_then(|id| ledger.record::<Private>(id.id).ok());
+    let out = private.and_then(|private| private.paths.get(OUT).cloned());
+    let out = out.map(|out| open_private_path(&out, ledger.project()));
+    Ok(run_files(ledger, run.id, out.as_deref()))
 }
 
 /// Returns where a run's files lie: in the directory asked for, else in the ledger's own.

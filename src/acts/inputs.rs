@@ -356,7 +356,9 @@ fn read_untracked(request: &Request, inputs: &mut Inputs) -> Result<(), Error> {
     let names: Vec<String> = files.iter().take(3).map(|file| escape(&file.path)).collect();
     let more = if files.len() > 3 { ", ..." } else { "" };
     let total = files.len() as u64 + omitted;
-    inputs.warnings.push(format!("{total} untracked files are in no commit: {}{more}", names.join(", ")));
+    let files_are =
+        if total == 1 { "1 untracked file is".to_owned() } else { format!("{total} untracked files are") };
+    inputs.warnings.push(format!("{files_are} in no commit: {}{more}", names.join(", ")));
     if !inputs.by_size.is_empty() || omitted > 0 {
         let count = inputs.by_size.len() as u64 + omitted;
         inputs

@@ -31,6 +31,7 @@ pub use evidence::{
 };
 pub use freeze::{
     Frozen, RUN_FILES, RunFiles, Target, freeze, plan_only, restore_run_files, rfc3339, run_files,
+    run_files_of,
 };
 pub use inputs::{Input, Inputs, Machine, Request, observe};
 

@@ -26,6 +26,7 @@ enum Check {
 
 /// Start an attempt of a run, if its inputs are still what was frozen
 #[derive(Debug, ClapArgs)]
+#[command(before_help = "  ledger start run:7f3a19\n  ledger start base --check full")]
 pub(super) struct StartArgs {
     /// The run: an id, a name or `@`; default is `LEDGER_RUN`
     #[arg(value_name = "RUN")]
@@ -40,6 +41,7 @@ pub(super) struct StartArgs {
 
 /// End the attempt of a run
 #[derive(Debug, ClapArgs)]
+#[command(before_help = "  ledger end\n  ledger end run:7f3a19 --status failed --reason 'loss diverged'")]
 pub(super) struct EndArgs {
     /// The run: an id, a name or `@`; default is `LEDGER_RUN`
     #[arg(value_name = "RUN")]
@@ -171,7 +173,7 @@ pub(super) fn begin(
         }
         None => context.ui.talk("this job has started this attempt before"),
     }
-    let files = acts::run_files(ledger, run.id, None);
+    let files = acts::run_files_of(ledger, run)?;
     acts::restore_run_files(ledger, run, &files)?;
     Ok(Begun { run, start: started.start, dir: files.dir })
 }

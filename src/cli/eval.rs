@@ -21,7 +21,10 @@ use super::ui::{Answer, Exit};
 
 /// Run an evaluation and record what it measured, on which weights
 #[derive(Debug, ClapArgs)]
-#[command(override_usage = "ledger eval --subject DIR [FLAGS] -- CMD...")]
+#[command(
+    before_help = "  ledger eval --subject out/step-300 --results 'results*.json' -- python evaluate.py out/step-300\n  ledger eval --subject ck:7f3a19 --results r.json --benchmark digits -- ./evaluate.sh",
+    override_usage = "ledger eval --subject DIR [FLAGS] -- CMD..."
+)]
 pub(super) struct Args {
     /// What is evaluated: a directory of weights, or a checkpoint's id
     #[arg(long, value_name = "DIR|CK")]

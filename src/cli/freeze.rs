@@ -33,22 +33,22 @@ pub(super) struct Flags {
     #[arg(long, value_name = "ROLE=PATH")]
     base: Vec<String>,
     /// Lock file of the environment
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     lock: Option<PathBuf>,
     /// Seed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Study that the run belongs to
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", hide_short_help = true)]
     study: Option<String>,
     /// Arm of the study
-    #[arg(long, value_name = "A")]
+    #[arg(long, value_name = "A", hide_short_help = true)]
     arm: Option<String>,
     /// Contract that the run is made for
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     contract: Vec<PathBuf>,
     /// Policy to be named before the result exists
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     policy: Option<PathBuf>,
     /// Name of the run, once for ever
     #[arg(long, value_name = "N")]
@@ -60,16 +60,19 @@ pub(super) struct Flags {
     #[arg(long)]
     allow_dirty: bool,
     /// Do not look at the repository
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     no_code: bool,
     /// Run that this one is derived from
-    #[arg(long, value_name = "RUN")]
+    #[arg(long, value_name = "RUN", hide_short_help = true)]
     from: Option<String>,
 }
 
 /// Fix what a run is made of, and plan it
 #[derive(Debug, ClapArgs)]
-#[command(override_usage = "ledger freeze [FLAGS] [-- CMD...]")]
+#[command(
+    before_help = "  ledger freeze -- python train.py\n  ledger freeze -c config.yaml --data train=data/ --name base -- python train.py",
+    override_usage = "ledger freeze [FLAGS] [-- CMD...]"
+)]
 pub(super) struct Args {
     #[command(flatten)]
     flags: Flags,

@@ -19,6 +19,9 @@ use super::ui::{Answer, Exit};
 
 /// Record what came out of a run, or what goes into the next
 #[derive(Debug, ClapArgs)]
+#[command(
+    before_help = "  ledger record checkpoint out/step-300\n  ledger record dataset data/ --name train"
+)]
 pub(super) struct Args {
     #[command(subcommand)]
     what: What,
@@ -35,6 +38,9 @@ enum What {
 
 /// Record a checkpoint: weights on disk, by their digests
 #[derive(Debug, ClapArgs)]
+#[command(
+    before_help = "  ledger record checkpoint out/step-300\n  ledger record checkpoint out/final --run base --name final"
+)]
 struct CheckpointArgs {
     /// Directory of the checkpoint, or a single file
     #[arg(value_name = "DIR")]
@@ -58,6 +64,9 @@ struct CheckpointArgs {
 
 /// Record the results of an evaluation that ran elsewhere
 #[derive(Debug, ClapArgs)]
+#[command(
+    before_help = "  ledger record eval results.json --subject out/step-300\n  ledger record eval r.json --subject ck:7f3a19 --benchmark digits"
+)]
 struct EvalArgs {
     /// Result files
     #[arg(value_name = "FILE", required = true)]
@@ -75,6 +84,9 @@ struct EvalArgs {
 
 /// Record a file or directory under a name
 #[derive(Debug, ClapArgs)]
+#[command(
+    before_help = "  ledger record dataset data/ --name train\n  ledger record model llama/ --name llama --licence 'Llama 3'"
+)]
 struct ContentArgs {
     /// File or directory
     #[arg(value_name = "PATH")]
@@ -101,6 +113,9 @@ struct ContentArgs {
 
 /// Record a remark about anything in the ledger
 #[derive(Debug, ClapArgs)]
+#[command(
+    before_help = "  ledger record note run:7f3a19 -m 'node lost its disk'\n  ledger record note ck:7f3a19 -m 'used in table 2'"
+)]
 struct NoteArgs {
     /// What it is about
     #[arg(value_name = "ID")]

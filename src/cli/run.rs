@@ -21,7 +21,10 @@ use super::{gaps, record};
 
 /// Run a command as an attempt of a run
 #[derive(Debug, ClapArgs)]
-#[command(override_usage = "ledger run [RUN] [FLAGS] -- CMD...")]
+#[command(
+    before_help = "  ledger run -- python train.py\n  ledger run base -- python train.py",
+    override_usage = "ledger run [RUN] [FLAGS] -- CMD..."
+)]
 pub(super) struct Args {
     /// A frozen run: an id, a name or `@`; without one the run is frozen now
     #[arg(value_name = "RUN")]
