@@ -13,7 +13,7 @@ use crate::capture::config::{self, Value};
 use crate::capture::environment;
 use crate::capture::walk::{self, Options, Root};
 use crate::id::{Digests, ObjectId, object_id, sha256};
-use crate::model::content::{Entry, What, build_node, escape};
+use crate::model::content::{What, escape};
 use crate::model::{
     self, Bytes, Code, Config, Contract, Dataset, Dirt, Environment, Interpreter, Kind, LockFile, Model,
     Plan, Policy, Record, Submodule, TypedId,
@@ -347,10 +347,10 @@ fn read_untracked(request: &Request, inputs: &mut Inputs) -> Result<(), Error> {
     let mut entries = Vec::new();
     for file in &files {
         match file.digest {
-            Some(id) => {
-                entries.push((file.path.clone(), What::File { exec: file.exec, size: file.size, id }))
+            Some(id) if !file.path.ends_with(b"/") => {
+                entries.push((file.path.clone(), What::File { exec: file.exec, size: file.size, id }));
             }
-            None => inputs.by_size.push((escape(&file.path), file.size)),
+            _ => inputs.by_size.push((escape(&file.path), file.size)),
         }
     }
     let names: Vec<String> = files.iter().take(3).map(|file| escape(&file.path)).collect();
@@ -368,14 +368,11 @@ fn read_untracked(request: &Request, inputs: &mut Inputs) -> Result<(), Error> {
     if entries.is_empty() {
         return Ok(());
     }
-    // One flat node: the paths hold slashes only as text, which a tree's names may not.
-    let flat = entries
-        .into_iter()
-        .map(|(path, what)| Entry { name: escape(&path).replace('/', "\\x2f").into(), what });
-    let nodes = build_node(flat.collect())
-        .map_err(|source| walk::Error::Content { path: request.root.clone(), source })?;
-    inputs.untracked = nodes.last().map(|(id, _)| TypedId::new(Kind::Tree, *id));
-    inputs.objects.extend(nodes.into_iter().map(|(_, bytes)| bytes));
+    let files = entries.iter().map(|(path, what)| (path.as_slice(), what.clone()));
+    let tree =
+        walk::tree_of(files).map_err(|source| walk::Error::Content { path: request.root.clone(), source })?;
+    inputs.untracked = Some(TypedId::new(Kind::Tree, tree.id));
+    inputs.objects.extend(tree.nodes.into_iter().map(|(_, bytes)| bytes));
     Ok(())
 }
 

@@ -453,6 +453,11 @@ fn look(path: &Path, ignore: &BTreeSet<Vec<u8>>) -> Result<Found, Error> {
     Ok(Found { files, links, dirs, ..found })
 }
 
+/// Builds the tree over files that were listed elsewhere, by their paths.
+pub fn tree_of<'a>(files: impl Iterator<Item = (&'a [u8], What)>) -> Result<Subset, content::Error> {
+    assemble(files, &[])
+}
+
 /// Builds the tree over entries with their paths, and over directories that may hold none.
 fn assemble<'a>(
     entries: impl Iterator<Item = (&'a [u8], What)>,
