@@ -13,6 +13,7 @@ python=$2
 cd -- "$project"
 
 expect 0 'scitt-cose and cwt accept every statement' "$python" "$here/foreign/statement.py" --ledger .ledger
+expect 0 'scitt-cose and cwt accept the golden statements' "$python" "$here/foreign/statement.py" --ledger "$here/../store-format/vectors"
 
 frozen=(.ledger/runs/*/frozen-config.json)
 [[ -e ${frozen[0]} ]] || fail 'no run directory holds a frozen-config.json'

@@ -64,7 +64,9 @@ fn plan(n: u8) -> Plan {
         contracts: vec![],
         policies: vec![],
         spec: None,
-        none: [("config".to_owned(), "none given".to_owned())].into(),
+        none: ["base", "code", "config", "data", "environment"]
+            .map(|what| (what.to_owned(), "none given".to_owned()))
+            .into(),
         argv: vec!["python".into(), "train.py".into()],
         seed: Some(7),
         study: None,

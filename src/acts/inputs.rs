@@ -305,6 +305,8 @@ fn read_code(request: &Request, inputs: &mut Inputs) -> Result<(), Error> {
             record.dirt = Dirt::Dirty;
             record.files =
                 files.iter().map(|file| (Bytes(file.path.clone()), file.change.to_string())).collect();
+            record.files.sort();
+            record.files.dedup_by(|a, b| a.0 == b.0);
             record.diff = Some(inputs.blob(diff.clone()));
             detail = format!("{detail} and {} changed files", files.len());
             inputs

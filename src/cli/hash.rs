@@ -51,35 +51,32 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     if args.tensors {
         return tensors(args, &tree, answer);
     }
-    match (tree.root, tree.files.first()) {
-        (Root::File { .. }, Some(file)) => {
-            answer.set("blake3", file.blake3.to_hex());
-            answer.set("sha256", file.sha256.map(|digest| digest.to_hex()));
-            if let Some(sha256) = file.sha256 {
-                answer.line(format!("blake3:{}  {shown}", file.blake3));
-                answer.line(format!("sha256:{sha256}  {shown}"));
-            } else {
-                answer.line(format!("{}  {shown}", file.blake3));
-            }
+    if let (Root::File { .. }, [file]) = (tree.root, tree.files.as_slice()) {
+        answer.set("blake3", file.blake3.to_hex());
+        answer.set("sha256", file.sha256.map(|digest| digest.to_hex()));
+        if let Some(sha256) = file.sha256 {
+            answer.line(format!("blake3:{}  {shown}", file.blake3));
+            answer.line(format!("sha256:{sha256}  {shown}"));
+        } else {
+            answer.line(format!("{}  {shown}", file.blake3));
         }
-        _ => {
-            answer.set("tree", tree.id.to_hex());
-            answer.line(format!("tree:{}  {shown}", tree.id));
-            if let Some((sums, _)) = tree.sums {
-                answer.set("sums", sums.to_hex());
-                answer.line(format!("sums:{sums}  {shown}"));
-            }
-            let files = tree.files.iter().map(|file| {
-                json!({
-                    "path": escape(&file.path),
-                    "size": file.size,
-                    "blake3": file.blake3.to_hex(),
-                    "sha256": file.sha256.map(|digest| digest.to_hex()),
-                })
-            });
-            answer.set("files", files.collect::<Vec<_>>());
-        }
+        return Ok(answer);
     }
+    answer.set("tree", tree.id.to_hex());
+    answer.line(format!("tree:{}  {shown}", tree.id));
+    if let Some((sums, _)) = tree.sums {
+        answer.set("sums", sums.to_hex());
+        answer.line(format!("sums:{sums}  {shown}"));
+    }
+    let files = tree.files.iter().map(|file| {
+        json!({
+            "path": escape(&file.path),
+            "size": file.size,
+            "blake3": file.blake3.to_hex(),
+            "sha256": file.sha256.map(|digest| digest.to_hex()),
+        })
+    });
+    answer.set("files", files.collect::<Vec<_>>());
     Ok(answer)
 }
 

@@ -20,7 +20,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     let (head, note) = (ledger.head().head(), ledger.head().as_str());
     let mut answer = Answer::new("ledger.head/1");
     if args.note {
-        answer.text = note.to_owned();
+        note.clone_into(&mut answer.text);
     } else {
         answer.line(format!("size    {}", head.size));
         answer.line(format!("root    {}", head.root));

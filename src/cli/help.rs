@@ -29,9 +29,11 @@ const PLUMBING: (&str, &[&str]) = (
 );
 
 /// The front page: what the program is for, then the commands.
-const FRONT: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n{after-help}\n\n{options}";
+const FRONT: &str = "{about-with-newline}\n{usage-heading} {usage}{after-help}";
 /// Help of one command: its examples first.
 const TEMPLATE: &str = "{before-help}{about-with-newline}\n{usage-heading} {usage}\n\n{all-args}{after-help}";
+/// Stands below the help of each command.
+const EVERYWHERE: &str = "`ledger --help` lists the flags of every command";
 
 const EXIT_CODES: &str = "\
 0    everything asked for was done and checked
@@ -63,16 +65,37 @@ pub(super) struct Args {
 /// Returns the definition with its help filled in.
 pub(super) fn command() -> clap::Command {
     let command = super::Cli::command();
-    let (names, lines) = (names(&command), lines(&command, false));
-    command
-        .help_template(FRONT)
-        .after_help(names)
-        .after_long_help(lines)
-        .mut_subcommands(|command| with_template(command))
+    let (names, mut lines) = (names(&command), lines(&command, false));
+    lines.push_str(&flags(&command));
+    command.help_template(FRONT).after_help(names).after_long_help(lines).mut_subcommands(with_template)
 }
 
 fn with_template(command: clap::Command) -> clap::Command {
-    command.help_template(TEMPLATE).disable_help_subcommand(true).mut_subcommands(with_template)
+    let command = command.help_template(TEMPLATE).disable_help_subcommand(true).after_help(EVERYWHERE);
+    command.mut_subcommands(with_template)
+}
+
+/// Lists the flags that every command takes.
+fn flags(command: &clap::Command) -> String {
+    let mut text = "Everywhere:\n".to_owned();
+    for flag in command.get_arguments().filter(|flag| flag.is_global_set()) {
+        let short = flag.get_short().map(|short| format!("-{short}"));
+        let long = flag.get_long().map(|long| format!("--{long}"));
+        let mut names: Vec<String> = [short, long].into_iter().flatten().collect();
+        if flag.get_action().takes_values()
+            && let (Some(last), Some(value)) =
+                (names.last_mut(), flag.get_value_names().and_then(<[_]>::first))
+        {
+            let _ = write!(last, " <{value}>");
+        }
+        let about = flag.get_help().map(ToString::to_string).unwrap_or_default();
+        let _ = writeln!(text, "  {:<21}  {about}", names.join(", "));
+    }
+    text.push_str("  -V, --version          Print the version\n");
+    text.push_str("\nledger COMMAND --help  explains one command\n");
+    text.push_str("ledger help --all      lists what scripts use, too\n");
+    text.push_str("ledger help exit-codes explains what a shell gets back");
+    text
 }
 
 fn groups(all: bool) -> impl Iterator<Item = &'static (&'static str, &'static [&'static str])> {
@@ -89,7 +112,8 @@ fn names(command: &clap::Command) -> String {
             let _ = writeln!(text, "{group:<8}  {}", known.join("  "));
         }
     }
-    text.push_str("\nledger COMMAND -h   the command's flags\nledger help --all   what scripts use");
+    text.push_str("\nledger COMMAND -h   explains one command\nledger --help       what each does, and the flags of all\n\
+                   ledger help --all   what scripts use, too");
     text
 }
 
@@ -108,7 +132,6 @@ fn lines(command: &clap::Command, all: bool) -> String {
             text.push('\n');
         }
     }
-    text.push_str("ledger help --all lists what scripts use, ledger help exit-codes the exit codes");
     text
 }
 
@@ -128,41 +151,46 @@ pub(super) fn hint(argv: &[OsString]) -> String {
 }
 
 pub(super) fn run(args: &Args, _context: &Context) -> Result<Answer, Failure> {
-    let mut command = command();
-    command.build();
     let mut answer = Answer::new("ledger.help/1");
     if args.words == ["exit-codes"] {
-        answer.text = EXIT_CODES.to_owned();
+        EXIT_CODES.clone_into(&mut answer.text);
     } else if args.all {
-        answer.text = lines(&command, true);
+        lines(&command(), true).trim_end().clone_into(&mut answer.text);
         answer.text.push('\n');
     } else {
-        let mut found = command;
+        let mut known = &command();
         for word in &args.words {
-            let Some(below) = found.find_subcommand(word).cloned() else {
-                return Err(Failure::usage(format!("there is no command `{word}`")).hint("ledger help --all"));
-            };
-            found = below;
+            known = known.find_subcommand(word).ok_or_else(|| {
+                Failure::usage(format!("there is no command `{word}`")).hint("ledger help --all")
+            })?;
         }
-        answer.text = found.render_long_help().to_string();
+        answer.text = explained(command(), args.words.iter().map(String::as_str));
     }
     answer.set("text", answer.text.clone());
     Ok(answer)
 }
 
+/// Returns what a command prints for `--help`.
+fn explained<'a>(command: clap::Command, words: impl Iterator<Item = &'a str>) -> String {
+    let argv = ["ledger"].into_iter().chain(words).chain(["--help"]);
+    match command.try_get_matches_from(argv) {
+        Err(help) => help.to_string(),
+        Ok(_) => String::new(),
+    }
+}
+
 /// Returns the reference page of all commands.
 pub(super) fn reference() -> String {
-    let mut root = command().term_width(WIDTH);
-    root.build();
-    let mut text = format!("{PAGE_TOP}\n```text\n{}```\n", trimmed(&root.render_long_help().to_string()));
-    for (_, names) in groups(true) {
-        for name in *names {
-            if let Some(command) = root.find_subcommand(name) {
-                section(&mut text, command, "##");
-            }
+    let root = command();
+    let mut text = PAGE_TOP.to_owned();
+    block(&mut text, &explained(root.clone().term_width(WIDTH), [].into_iter()));
+    for name in groups(true).flat_map(|(_, names)| *names) {
+        if let Some(command) = root.find_subcommand(name) {
+            section(&mut text, command, &[name], "##");
         }
     }
-    let _ = write!(text, "\n## Exit codes\n\n```text\n{EXIT_CODES}```\n");
+    text.push_str("\n## Exit codes\n");
+    block(&mut text, EXIT_CODES);
     text
 }
 
@@ -172,22 +200,21 @@ const PAGE_TOP: &str = "# The command line
 Made from the program's own help by `tests/docs_cli.rs`, which also tells when it is out of date.
 ";
 
-fn section(text: &mut String, command: &clap::Command, level: &str) {
-    let name = command.get_bin_name().unwrap_or(command.get_name()).to_owned();
-    let help = command.clone().term_width(WIDTH).render_long_help().to_string();
-    let _ = write!(text, "\n{level} `{name}`\n\n```text\n{}```\n", trimmed(&help));
-    for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
-        section(text, below, &format!("{level}#"));
+fn section(text: &mut String, at: &clap::Command, words: &[&str], level: &str) {
+    let _ = write!(text, "\n{level} `ledger {}`\n", words.join(" "));
+    block(text, &explained(command().term_width(WIDTH), words.iter().copied()));
+    for below in at.get_subcommands() {
+        section(text, below, &[words, &[below.get_name()]].concat(), &format!("{level}#"));
     }
 }
 
-/// Takes away spaces at the ends of lines, which clap leaves and no reader wants in a file.
-fn trimmed(text: &str) -> String {
-    let mut lines: String = text.trim_end().lines().map(|line| format!("{}\n", line.trim_end())).collect();
-    if lines.is_empty() {
-        lines.push('\n');
+/// Adds what a terminal shows, without the spaces at the ends of lines that clap leaves.
+fn block(text: &mut String, shown: &str) {
+    text.push_str("\n```text\n");
+    for line in shown.trim_end().lines() {
+        let _ = writeln!(text, "{}", line.trim_end());
     }
-    lines
+    text.push_str("```\n");
 }
 
 #[cfg(test)]

@@ -223,3 +223,44 @@ fn find_data(dir: &Path) -> Option<(&'static str, String)> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::Project;
+    use super::*;
+
+    fn lay(dir: &Path, name: &str) {
+        let _new = outside::create(&disk(), &dir.join(name), b"", 0o644).unwrap();
+    }
+
+    fn read(dir: &Path, study: Option<&str>) -> Project {
+        let text = template(dir, study);
+        outside::replace(&disk(), &dir.join(PROJECT_FILE), text.as_bytes(), 0o644).unwrap();
+        Project::read(dir).unwrap()
+    }
+
+    #[test]
+    fn the_template_is_read_as_what_was_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let empty = read(dir.path(), None);
+        assert_eq!(empty, Project { root: dir.path().to_owned(), ..Project::default() });
+        for name in ["conf/config.yaml", "uv.lock", "it's \"data\".csv"] {
+            lay(dir.path(), name);
+        }
+        let found = read(dir.path(), Some("a \"study\"\\"));
+        assert_eq!(found.study.as_deref(), Some("a \"study\"\\"));
+        assert_eq!(found.config, [Path::new("conf/config.yaml")]);
+        assert_eq!(found.data, [("train".to_owned(), "it's \"data\".csv".to_owned())].into());
+        assert_eq!(found.lock.as_deref(), Some(Path::new("uv.lock")));
+    }
+
+    #[test]
+    fn two_candidates_for_data_are_no_guess() {
+        let dir = tempfile::tempdir().unwrap();
+        lay(dir.path(), "train.csv");
+        lay(dir.path(), "test.csv");
+        assert_eq!(find_data(dir.path()), None);
+        lay(dir.path(), "data/train.csv");
+        assert_eq!(find_data(dir.path()), Some(("data", "data".to_owned())));
+    }
+}

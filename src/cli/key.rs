@@ -488,7 +488,9 @@ fn export(args: &Export, context: &Context) -> Result<Answer, Failure> {
     answer.set("ledger", ledger.id().to_hex());
     if args.vkey {
         let keys = ledger.vkeys();
-        keys.iter().for_each(|key| answer.line(key));
+        for key in &keys {
+            answer.line(key);
+        }
         answer.set("vkeys", keys);
     } else {
         let text = trust_file(ledger.id(), None);

@@ -50,32 +50,32 @@ struct Cli {
     command: Option<Command>,
 }
 
+/// Flags of every command. They are hidden there and explained once, by `ledger --help`.
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Everywhere")]
 struct Global {
     /// Run as if started in DIR
-    #[arg(short = 'C', value_name = "DIR", global = true, hide_short_help = true)]
+    #[arg(short = 'C', value_name = "DIR", global = true, hide = true)]
     directory: Option<PathBuf>,
-    /// Print one JSON document
-    #[arg(long, global = true, hide_short_help = true, conflicts_with = "jsonl")]
+    /// Print one JSON document; errors too
+    #[arg(long, global = true, hide = true, conflicts_with = "jsonl")]
     json: bool,
     /// Print one line of JSON for each row of a list
-    #[arg(long, global = true, hide_short_help = true)]
+    #[arg(long, global = true, hide = true)]
     jsonl: bool,
     /// Tell only warnings and errors
-    #[arg(short, long, global = true, hide_short_help = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true, hide = true, conflicts_with = "verbose")]
     quiet: bool,
     /// Tell more; twice for even more
-    #[arg(short, long, global = true, hide_short_help = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, hide = true, action = clap::ArgAction::Count)]
     verbose: u8,
-    /// When to colour
-    #[arg(long, value_name = "WHEN", global = true, hide_short_help = true, default_value = "auto")]
+    /// When to colour: auto, always or never
+    #[arg(long, value_name = "WHEN", global = true, hide = true, default_value = "auto")]
     color: When,
-    /// How to tell of progress
-    #[arg(long, value_name = "HOW", global = true, hide_short_help = true, default_value = "auto")]
+    /// How to tell of progress: auto, plain, json or none
+    #[arg(long, value_name = "HOW", global = true, hide = true, default_value = "auto")]
     progress: ProgressForm,
     /// How long to wait for a lock, in seconds
-    #[arg(long, value_name = "SECS", global = true, hide_short_help = true)]
+    #[arg(long, value_name = "SECS", global = true, hide = true)]
     lock_timeout: Option<u64>,
 }
 
@@ -209,6 +209,10 @@ fn refuse(error: &clap::Error, argv: &[OsString], vars: &[(OsString, OsString)])
     let ours = argv.iter().skip(1).take_while(|arg| *arg != "--");
     let has = |flag: &str| ours.clone().any(|arg| arg == flag);
     let global = Global { json: has("--json"), jsonl: has("--jsonl"), ..Global::default() };
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let failure = Failure::usage("a subcommand is missing").hint(help::hint(argv));
+        return Ui::new(style(&global, vars)).finish(Err(failure));
+    }
     let text = error.to_string();
     let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
     let mut failure = Failure::usage(first.trim_start_matches("error: ").trim_end_matches('.'));

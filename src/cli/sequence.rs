@@ -37,9 +37,7 @@ pub(super) fn run(_args: &Args, context: &Context) -> Result<Answer, Failure> {
     answer.set("ordered", ordered);
     answer.set("waiting", waiting);
     if waiting > 0 {
-        context
-            .ui
-            .talk(format!("note: {} because {why}", count(waiting, "statement waits", "statements wait")));
+        context.ui.talk(format!("note: {}: {why}", count(waiting, "statement waits", "statements wait")));
         answer.set("why", why);
     }
     Ok(answer)

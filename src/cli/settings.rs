@@ -137,6 +137,31 @@ struct TrustEntry {
     min_head: Option<u64>,
 }
 
+impl Project {
+    /// Reads the `ledger.toml` of a directory.
+    pub(super) fn read(root: &Path) -> Result<Self, Failure> {
+        let path = root.join(PROJECT_FILE);
+        let gone = || {
+            let message = format!("`{}` vanished while it was read", path.display());
+            Failure::new("changed-while-read", Exit::Busy, message)
+        };
+        let file: ProjectFile = read_toml(&path)?.ok_or_else(gone)?;
+        Ok(Self {
+            root: root.to_owned(),
+            config: file.config,
+            data: file.data,
+            base: file.base,
+            lock: file.lock,
+            seed: file.seed,
+            study: file.study,
+            arm: file.arm,
+            contract: file.contract,
+            policy: file.policy,
+            out: file.out,
+        })
+    }
+}
+
 impl Trust {
     /// Returns what is said of a ledger.
     pub(crate) fn find(&self, id: LedgerId) -> Option<&TrustedLedger> {
@@ -175,9 +200,9 @@ impl Context {
         self.base_dir("XDG_CONFIG_HOME", ".config")
     }
 
-    /// Returns a path as seen from the command's directory.
+    /// Returns a path as seen from the command's directory, without `.` in it.
     pub(crate) fn path(&self, path: &Path) -> PathBuf {
-        self.cwd.join(path)
+        self.cwd.join(path).components().collect()
     }
 
     /// Returns the number of the user, who owns what is pending.
@@ -334,6 +359,7 @@ impl Context {
     }
 
     /// Returns the index of a statement whose place in the order is the answer; one that waits is exit 6.
+    #[expect(clippy::unused_self, reason = "the strict sibling of `settle`")]
     pub(crate) fn ordered(&self, outcome: Outcome) -> Result<u32, Failure> {
         match outcome {
             Outcome::Accepted { index, .. } => Ok(index),
@@ -398,26 +424,11 @@ impl Context {
 
     /// Reads the nearest `ledger.toml`; without one everything is empty and the ledger's directory is the root.
     pub(crate) fn project(&self, ledger: &Ledger) -> Result<Project, Failure> {
-        let Some(root) = self.cwd.ancestors().find(|dir| dir.join(PROJECT_FILE).exists()) else {
-            let root = ledger.project();
-            let root = if root.as_os_str().is_empty() { &self.cwd } else { root };
-            return Ok(Project { root: self.path(root), ..Project::default() });
-        };
-        let path = root.join(PROJECT_FILE);
-        let file: ProjectFile = read_toml(&path)?.ok_or_else(|| gone(&path))?;
-        Ok(Project {
-            root: root.to_owned(),
-            config: file.config,
-            data: file.data,
-            base: file.base,
-            lock: file.lock,
-            seed: file.seed,
-            study: file.study,
-            arm: file.arm,
-            contract: file.contract,
-            policy: file.policy,
-            out: file.out,
-        })
+        let nearest = self.cwd.ancestors().find(|dir| dir.join(PROJECT_FILE).exists());
+        match nearest {
+            Some(root) => Project::read(root),
+            None => Ok(Project { root: self.path(ledger.project()), ..Project::default() }),
+        }
     }
 
     /// Returns the trusted ledgers: those of the flag or of `LEDGER_TRUST`, else the user's and the site's.
@@ -512,10 +523,6 @@ pub(crate) fn disk() -> Arc<dyn Disk> {
 /// Returns the keys of a key file by thumbprint: author, then log.
 pub(crate) fn thumbprints(key: &KeyFile) -> (KeyId, Option<KeyId>) {
     (key.author().public().thumbprint(), key.log().map(|log| log.public().thumbprint()))
-}
-
-fn gone(path: &Path) -> Failure {
-    Failure::new("changed-while-read", Exit::Busy, format!("`{}` vanished", path.display()))
 }
 
 fn read_trust(path: &Path) -> Result<Option<Vec<TrustedLedger>>, Failure> {
@@ -630,10 +637,21 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(PROJECT_FILE);
         outside::replace(&disk(), &path, b"study = \"s\"\nconfigs = []\n", 0o600).unwrap();
-        let failure = read_toml::<ProjectFile>(&path).map(|_| ()).unwrap_err();
+        let failure = Project::read(dir.path()).unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
         assert!(failure.message.contains("line 2"), "{}", failure.message);
         assert!(failure.message.contains("`configs`"), "{}", failure.message);
+    }
+
+    #[test]
+    fn the_example_project_is_read() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/digits");
+        let project = Project::read(&root).unwrap();
+        assert_eq!(project.config, [Path::new("config.yaml")]);
+        assert_eq!(project.data, [("train".to_owned(), "digits.csv".to_owned())].into());
+        assert_eq!(project.lock.as_deref(), Some(Path::new("requirements.lock")));
+        assert_eq!(project.study.as_deref(), Some("digits"));
+        assert_eq!((project.seed, project.base.len(), project.out), (None, 0, None));
     }
 
     #[test]

@@ -207,7 +207,7 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    fn colors(&self, is_terminal: bool) -> bool {
+    const fn colors(self, is_terminal: bool) -> bool {
         match self.color {
             When::Always => true,
             When::Never => false,
@@ -317,7 +317,8 @@ impl Ui {
         paint(self.colors_err, color, text)
     }
 
-    /// Prints raw bytes to standard output.
+    /// Returns standard output for raw bytes.
+    #[expect(clippy::unused_self, reason = "all output goes through here")]
     pub(crate) fn bytes(&self) -> impl io::Write + use<> {
         io::stdout().lock()
     }
@@ -363,18 +364,22 @@ impl Ui {
         if failure.exit == Exit::ClosedPipe {
             return exit;
         }
-        match self.style.format {
-            Format::Text => self.explain(failure),
-            Format::Json => self.last_words(failure, &format!("{:#}\n", failure.to_json())),
-            Format::JsonLines => self.last_words(failure, &format!("{}\n", failure.to_json())),
-        }
-        exit
-    }
-
-    /// Prints an error document, or says it on standard error if standard output cannot take it.
-    fn last_words(&self, failure: &Failure, document: &str) {
-        if out(document).is_err() {
-            self.explain(failure);
+        let printed = match self.style.format {
+            Format::Text => {
+                self.explain(failure);
+                return exit;
+            }
+            Format::Json => out(&format!("{:#}\n", failure.to_json())),
+            Format::JsonLines => out(&format!("{}\n", failure.to_json())),
+        };
+        match printed {
+            Ok(()) => exit,
+            Err(closed) if closed.exit == Exit::ClosedPipe => closed.exit as i32,
+            // The document cannot be had; the words still can.
+            Err(_) => {
+                self.explain(failure);
+                exit
+            }
         }
     }
 

@@ -132,6 +132,17 @@ impl Record for Eval {
         links.extend(self.start.map(|target| Link::new("start", target)));
         links
     }
+
+    fn check(&self) -> Result<(), &'static str> {
+        if Binding::from_word(&self.binding).is_none() {
+            return Err("`binding` is not a word of this version");
+        }
+        if super::ascending(&self.metrics, |metric| metric.name.clone()) {
+            Ok(())
+        } else {
+            Err("metrics are not in ascending order")
+        }
+    }
 }
 
 /// A remark about anything.

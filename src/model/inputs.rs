@@ -83,6 +83,19 @@ impl Record for Code {
     fn links(&self) -> Vec<Link> {
         self.diff.iter().map(|diff| Link::new("diff", *diff)).collect()
     }
+
+    fn check(&self) -> Result<(), &'static str> {
+        let sorted = super::ascending(&self.files, |(path, _)| path.clone())
+            && super::ascending(&self.submodules, |module| module.path.clone());
+        match self.dirt {
+            _ if !sorted => Err("files or submodules are not in ascending order"),
+            Dirt::Unknown if self.reason.is_none() => Err("`reason` is absent"),
+            Dirt::Clean if self.diff.is_some() || !self.files.is_empty() => {
+                Err("clean code has no difference")
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A lock file.

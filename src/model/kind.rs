@@ -289,10 +289,16 @@ impl Kind {
         }
     }
 
-    /// Returns the links of this kind's claims, beside [`COMMON_LINKS`].
+    /// Returns the links of this kind's claims, beside [`COMMON_LINKS`]; for objects that are never claimed,
+    /// the references in their bytes.
     pub const fn links(self) -> &'static [LinkRule] {
         match self {
             Self::Key => const { &[link("holder", &[Kind::Holder], One)] },
+            Self::Config => const { &[link("frozen", BLOB, One), link("source", BLOB, Many)] },
+            Self::Code => const { &[link("diff", BLOB, Optional)] },
+            Self::Environment => const { &[link("lock", BLOB, Optional)] },
+            Self::Contract | Self::Policy => const { &[link("text", BLOB, One)] },
+            Self::Benchmark => const { &[link("definition", BLOB, Optional)] },
             Self::Dataset => {
                 const {
                     &[

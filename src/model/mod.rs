@@ -52,6 +52,9 @@ pub enum Error {
         /// The word in the bytes.
         found: String,
     },
+    /// A value that the record may not have, though its fields are the right ones.
+    #[error("{0}")]
+    Form(&'static str),
     /// The bytes state another version.
     #[error("the record is of version {found}; this program knows {VERSION}")]
     Version {
@@ -168,9 +171,14 @@ pub trait Record: Serialize + DeserializeOwned {
     /// Returns the links that the record's bytes hold, in any order.
     fn links(&self) -> Vec<Link>;
 
-    /// Returns the facts of the record's claim, or `None` where a claim adds a name that the record lacks.
+    /// Returns the facts of the record's claim; a name that stands beside the record is added by the claim.
     fn facts(&self) -> Facts {
         Facts::None
+    }
+
+    /// Returns what the types cannot say: words, orders, and fields that exclude each other.
+    fn check(&self) -> Result<(), &'static str> {
+        Ok(())
     }
 }
 
@@ -191,6 +199,7 @@ pub fn encode<R: Record>(record: &R) -> Result<Encoded, codec::Error> {
         v: i128,
         record: &'a R,
     }
+    debug_assert_eq!(record.check(), Ok(()), "a record is checked by whoever makes it");
     // serde's `flatten` would write a map of unknown length, so the two maps are joined as values.
     let stated = codec::encode(&Stated { kind: R::KIND, v: VERSION, record })?;
     let mut fields: BTreeMap<String, Value> = codec::decode(&stated)?;
@@ -208,11 +217,41 @@ pub fn encode<R: Record>(record: &R) -> Result<Encoded, codec::Error> {
 pub fn decode<R: Record>(bytes: &[u8]) -> Result<R, Error> {
     let mut fields: BTreeMap<String, Value> = codec::decode(bytes)?;
     check_stated(R::KIND, &fields)?;
-    fields.remove("kind");
-    fields.remove("v");
     // The one open map: it may say anything and never changes a decision.
-    fields.remove("ext");
-    Ok(codec::decode(&codec::encode(&fields)?)?)
+    if let Some(ext) = fields.remove("ext")
+        && !matches!(ext, Value::Map(_))
+    {
+        return Err(Error::Form("`ext` is not a map"));
+    }
+    let mut inner = fields.clone();
+    inner.remove("kind");
+    inner.remove("v");
+    let record: R = codec::decode(&codec::encode(&inner)?)?;
+    record.check().map_err(Error::Form)?;
+    check_links(R::KIND, &record.links())?;
+    // A record has one form: `null` for an absent field, say, would give one content two ids.
+    if codec::decode::<BTreeMap<String, Value>>(&encode(&record)?.bytes)? != fields {
+        return Err(Error::Form("the record is not in its one form"));
+    }
+    Ok(record)
+}
+
+/// Holds the references of a record to the table of kinds.
+fn check_links(kind: Kind, links: &[Link]) -> Result<(), Error> {
+    let fits = |link: &Link| {
+        let rule = kind.link_rule(link.role);
+        rule.is_some_and(|rule| rule.kinds.is_empty() || rule.kinds.contains(&link.target.kind))
+    };
+    if links.iter().all(fits) {
+        Ok(())
+    } else {
+        Err(Error::Form("a reference is of a kind that may not stand there"))
+    }
+}
+
+/// Whether a list is strictly ascending by a key, as lists without an order of their own are kept.
+fn ascending<T, K: Ord>(list: &[T], key: impl Fn(&T) -> K) -> bool {
+    list.windows(2).all(|pair| key(&pair[0]) < key(&pair[1]))
 }
 
 fn check_stated(expected: Kind, fields: &BTreeMap<String, Value>) -> Result<(), Error> {
@@ -321,5 +360,32 @@ mod tests {
     fn the_bytes_of_a_record_are_pinned() {
         let encoded = encode(&Holder { name: "kim".into() }).unwrap();
         assert_eq!(id::hex(&encoded.bytes), "a3617601646b696e6466686f6c646572646e616d65636b696d");
+    }
+
+    #[test]
+    fn a_record_has_one_form() {
+        let blob = TypedId::new(Kind::Blob, ObjectId::from_bytes([1; 32]));
+        let checkpoint = Checkpoint {
+            start: None,
+            full: TypedId::new(Kind::Tree, ObjectId::from_bytes([2; 32])),
+            weights: TypedId::new(Kind::Tree, ObjectId::from_bytes([3; 32])),
+            tensors: None,
+            parent: None,
+            format: "safetensors".into(),
+            step: None,
+            path: None,
+        };
+        let encoded = encode(&checkpoint).unwrap();
+        assert_eq!(decode::<Checkpoint>(&encoded.bytes).unwrap(), checkpoint);
+        let fields: BTreeMap<String, Value> = codec::decode(&encoded.bytes).unwrap();
+        let edited = |name: &str, value: Value| {
+            let mut fields = fields.clone();
+            fields.insert(name.to_owned(), value);
+            decode::<Checkpoint>(&codec::encode(&fields).unwrap())
+        };
+        assert!(matches!(edited("step", Value::Null), Err(Error::Form(_))), "null is not absence");
+        assert!(matches!(edited("ext", Value::Null), Err(Error::Form(_))), "`ext` is a map");
+        let wrong = codec::decode(&codec::encode(&blob).unwrap()).unwrap();
+        assert!(matches!(edited("full", wrong), Err(Error::Form(_))), "a blob is not a tree");
     }
 }

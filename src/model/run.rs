@@ -76,6 +76,33 @@ impl Record for Plan {
     fn facts(&self) -> Facts {
         Facts::Named { name: self.name.as_deref().and_then(Name::parse) }
     }
+
+    fn check(&self) -> Result<(), &'static str> {
+        let role = |(role, _): &(String, TypedId)| role.clone();
+        if self.nonce.is_some() == self.name.is_some() {
+            return Err("a plan has a name or a nonce, and not both");
+        }
+        if self.name.as_deref().is_some_and(|name| Name::parse(name).is_none()) {
+            return Err("the name is not one");
+        }
+        if !super::ascending(&self.data, role) || !super::ascending(&self.base, role) {
+            return Err("roles are not in ascending order");
+        }
+        let linked = [
+            ("config", self.config.is_some()),
+            ("code", self.code.is_some()),
+            ("environment", self.environment.is_some()),
+            ("data", !self.data.is_empty()),
+            ("base", !self.base.is_empty()),
+        ];
+        // Each of the five is linked, or the plan says why it is not: nothing is left open.
+        let stated = linked.iter().all(|(what, is_linked)| self.none.contains_key(*what) != *is_linked);
+        if stated && self.none.len() == linked.iter().filter(|(_, is_linked)| !is_linked).count() {
+            Ok(())
+        } else {
+            Err("`none` does not name exactly what has no link")
+        }
+    }
 }
 
 words! {
@@ -117,6 +144,10 @@ impl Record for Start {
         links.extend(self.lost.iter().map(|target| Link::new("lost", *target)));
         links
     }
+
+    fn check(&self) -> Result<(), &'static str> {
+        StartCheck::from_word(&self.check).map(|_| ()).ok_or("`check` is not a word of this version")
+    }
 }
 
 /// Ends an attempt.
@@ -149,5 +180,9 @@ impl Record for End {
             Some(status) => Facts::End { status },
             None => Facts::None,
         }
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        Status::from_word(&self.status).map(|_| ()).ok_or("`status` is not a word of this version")
     }
 }

@@ -79,6 +79,15 @@ impl Record for Key {
             proof: self.proof.map(|proof| proof.0),
         }
     }
+
+    fn check(&self) -> Result<(), &'static str> {
+        let roles: Option<Vec<Role>> = self.roles.iter().map(|word| Role::from_word(word)).collect();
+        match roles {
+            Some(roles) if super::ascending(&roles, |role| *role) => Ok(()),
+            Some(_) => Err("roles are not in ascending order"),
+            None => Err("a role is not one of this version"),
+        }
+    }
 }
 
 /// Raises the number of the fold's rules.

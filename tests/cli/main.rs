@@ -1,0 +1,12 @@
+//! The command line as people use it: each test runs the binary in a world of its own.
+//!
+//! What the commands do is tested in the library; here it is words, exit codes and the shape of documents.
+//! `LEDGER_OVERWRITE=1` rewrites the snapshots.
+#![expect(clippy::disallowed_methods, reason = "tests lay files and read one variable")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "what a test cannot do without ends it")]
+
+mod help;
+mod init;
+mod join;
+mod plumbing;
+mod support;
