@@ -140,6 +140,7 @@ fn of_ledger(error: &ledger::Error) -> Class {
         Error::Statement(error) => of_statement(error),
         Error::Encode(codec::Error::TooLarge { .. }) => REFUSED,
         Error::Encode(_) => BUG,
+        Error::Stuck { source, .. } => of_ledger(source),
         Error::Refused { reason } => match reason {
             Reason::LostRace => ("lost-race", Exit::Refused, None),
             Reason::AlreadyEnded => ("already-ended", Exit::Refused, None),

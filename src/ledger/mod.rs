@@ -31,7 +31,7 @@ pub use init::{Founder, init};
 pub use memory::Home;
 pub use resolve::{ResolveError, Wanted};
 pub use sequencer::{Pending, Sequenced};
-pub use transaction::{Outcome, Signer, StagedClaim, Transaction};
+pub use transaction::{Draft, Outcome, Signer, StagedClaim, Transaction};
 
 /// Name of the ledger's directory.
 pub const DIR: &str = ".ledger";
@@ -134,6 +134,15 @@ pub enum Error {
     Refused {
         /// Why.
         reason: Reason,
+    },
+    /// A statement is durable, and something in the log keeps it from being ordered.
+    #[error("statement {statement} is kept in `log/pending`, but the log cannot be written to")]
+    Stuck {
+        /// The statement.
+        statement: StatementId,
+        /// What is wrong.
+        #[source]
+        source: Box<Error>,
     },
     /// No key of this user is one of the ledger's.
     #[error("key {key} is not one of this ledger's")]
@@ -375,8 +384,12 @@ impl Ledger {
         }
         self.head
             .verify(&self.log_keys())
-            .map(|_| ())
-            .map_err(|source| Error::HeadSignature { size: head.size, source })
+            .map_err(|source| Error::HeadSignature { size: head.size, source })?;
+        // Everything so far could be checked; what follows newer rules cannot be answered.
+        if self.state.rules() > state::RULES {
+            return Err(Error::Rules { found: self.state.rules() });
+        }
+        Ok(())
     }
 
     fn compare_with_memory(&mut self, remembered: Option<SignedHead>) -> Result<(), Error> {

@@ -146,7 +146,8 @@ impl Ledger {
             None => (text, None),
         };
         let name = Name::parse(name)?;
-        let row = self.state().name(kind, &name)?;
+        // A name that is only reserved stands for nothing yet.
+        let row = self.state().name(kind, &name).filter(|row| row.versions > 0)?;
         let object = match version {
             Some(version) => self.state().version(kind, &name, version)?.0,
             None => row.object,

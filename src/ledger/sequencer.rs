@@ -12,20 +12,29 @@
 //!
 //! Anybody can finish what follows the commit point, without a key. Files of others are never deleted.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rayon::prelude::*;
 
 use crate::durable::{self, Commit, Kind as FileKind};
-use crate::id::{StatementId, TreeHash, statement_id};
+use crate::id::{KeyId, StatementId, TreeHash};
 use crate::log::HeadFile;
 use crate::log::files;
 use crate::log::head_file::{MAX_BATCH, MAX_BATCH_BYTES};
-use crate::log::statement::{MAX_STATEMENT, Statement};
-use crate::model::Role;
+use crate::log::key::{SigningKey, thumbprint};
+use crate::log::note;
+use crate::log::statement::{MAX_STATEMENT, Seen, Statement};
+use crate::model::{Facts, Kind, Role};
 use crate::state::{Checks, Reason, Signatures, Standing, State, advance};
 
 use super::init::{parse_public, sign_head};
 use super::transaction::Signer;
 use super::{Error, Ledger, log_keys};
+
+/// How long a writer waits for the lock before it looks whether somebody has ordered its statement.
+const TURN: Duration = Duration::from_millis(10);
 
 /// What became of the statement that a sequencing was about.
 #[derive(Clone, Debug)]
@@ -95,14 +104,20 @@ impl Ledger {
         Ok(found)
     }
 
+    /// Brings this view up to the published head.
+    fn follow(&mut self) -> Result<(), Error> {
+        let head = self.log.head()?;
+        if head.head().size > self.head.head().size {
+            self.head = head;
+            self.fold_to_head()?;
+        }
+        Ok(())
+    }
+
     /// Brings this view up to the published head, finishing commits that were left half done.
     pub fn refresh(&mut self) -> Result<(), Error> {
         loop {
-            let head = self.log.head()?;
-            if head.head().size > self.head.head().size {
-                self.head = head;
-                self.fold_to_head()?;
-            }
+            self.follow()?;
             let size = self.head.head().size;
             if self.log.head()?.head().size > size {
                 continue;
@@ -118,9 +133,14 @@ impl Ledger {
     fn finish(&mut self, file: &HeadFile) -> Result<(), Error> {
         let mut state = self.state.clone();
         self.advance_over(&mut state, &file.statements, file.head.head().root)?;
-        file.head
-            .verify(&log_keys(&state))
-            .map_err(|source| Error::HeadSignature { size: file.head.head().size, source })?;
+        let head = file.head.head();
+        if head.origin != self.head.head().origin {
+            return Err(Error::Genesis);
+        }
+        let keys = log_keys(&state);
+        let unsigned = |source| Error::HeadSignature { size: head.size, source };
+        file.head.verify(&keys).map_err(unsigned)?;
+        note::verify_receipt(&file.receipt, head.root, &keys).map_err(unsigned)?;
         self.log.apply(file)?;
         self.state = state;
         self.head = file.head.clone();
@@ -131,42 +151,44 @@ impl Ledger {
         let leaves: Vec<&[u8]> = statements.iter().map(Vec::as_slice).collect();
         let head = self.head.head();
         let tiles = self.log.tiles();
-        // No honest author saw a head inside this batch: the batch had none before it was committed.
-        let mut root_at = |size: u64| {
-            if size > head.size {
-                return Ok(TreeHash::from_bytes([0; 32]));
-            }
-            self.log.root_at(&tiles, size, head.size, head.root)
-        };
+        let mut root_at = |size: u64| self.log.root_at(&tiles, size, head.size, head.root);
         advance(state, &leaves, Signatures::Check, &mut root_at).map_err(Error::Log)?;
         if state.root() == root { Ok(()) } else { Err(files::Error::BatchRoot { extends: head.size }.into()) }
     }
 
     /// Orders pending statements until `wanted` is in the log, or once if there is none wanted.
     pub fn sequence(&mut self, signer: &Signer<'_>, wanted: Option<StatementId>) -> Result<Sequenced, Error> {
-        let is_log_key = |key: &crate::log::key::SigningKey| {
-            self.state.key(key.public().thumbprint()).is_some_and(|row| row.has(Role::Log))
-        };
-        let Some(log_key) = signer.log.filter(|key| is_log_key(key)) else {
+        let Some(log_key) = self.log_key(signer) else {
             self.refresh()?;
             let why = "it waits for a writer who has a log key".to_owned();
             return Ok(self.answer(wanted, signer.user).unwrap_or(Sequenced::Waiting { why }));
         };
+        let mut left_to_wait = signer.wait;
         loop {
-            let lock = match self.durable.lock(Path::new("log/lock"), signer.wait) {
+            // Whoever holds the lock takes along all that waits, so the answer may come without our turn. Those
+            // who then still queued for the lock would keep out others whose statements could go together.
+            if let Some(done) = self.answer(wanted, signer.user) {
+                self.after_commit();
+                return Ok(done);
+            }
+            let slice = left_to_wait.min(TURN);
+            let lock = match self.durable.lock(Path::new("log/lock"), slice) {
                 Ok(lock) => lock,
+                Err(durable::Error::Busy { .. }) if slice < left_to_wait => {
+                    left_to_wait -= slice;
+                    self.follow()?;
+                    continue;
+                }
                 Err(error @ durable::Error::Busy { .. }) => {
-                    self.refresh()?;
+                    self.follow()?;
                     let why = error.to_string();
                     return Ok(self.answer(wanted, signer.user).unwrap_or(Sequenced::Waiting { why }));
                 }
                 Err(error) => return Err(error.into()),
             };
             self.refresh()?;
-            if let Some(done) = wanted.and_then(|_| self.answer(wanted, signer.user)) {
-                drop(lock);
-                self.after_commit();
-                return Ok(done);
+            if wanted.is_some_and(|id| self.state.statement(id).is_some()) {
+                continue;
             }
             let (batch, state, left) = self.batch(log_key)?;
             if batch.is_empty() {
@@ -175,19 +197,36 @@ impl Ledger {
             }
             let size = self.head.head().size;
             let file = sign_head(self.id(), size, batch, state.root(), log_key)?;
-            match self.log.commit(&file)? {
-                Commit::Lost(_) => {}
-                Commit::Won if self.log.head()?.head().size > size => self.settle_late_commit(&file)?,
-                Commit::Won => {
-                    self.log.apply(&file)?;
-                    self.state = state;
-                    self.head = file.head;
-                }
-            }
+            let _is_ours = self.commit_head(file, state)?;
             drop(lock);
             if wanted.is_none() {
                 self.after_commit();
                 return Ok(Sequenced::Waiting { why: String::new() });
+            }
+        }
+    }
+
+    /// Returns the signer's log key, if it is one of this ledger's.
+    pub(super) fn log_key<'k>(&self, signer: &Signer<'k>) -> Option<&'k SigningKey> {
+        let is_live = |key: &&SigningKey| {
+            self.state.key(key.public().thumbprint()).is_some_and(|row| row.has(Role::Log))
+        };
+        signer.log.filter(is_live)
+    }
+
+    /// Commits and publishes a head with the state that it leads to; `false` if another one was first.
+    pub(super) fn commit_head(&mut self, file: HeadFile, state: State) -> Result<bool, Error> {
+        match self.log.commit(&file)? {
+            Commit::Lost(_) => Ok(false),
+            Commit::Won if self.log.head()?.head().size > file.extends => {
+                self.settle_late_commit(&file)?;
+                Ok(false)
+            }
+            Commit::Won => {
+                self.log.apply(&file)?;
+                self.state = state;
+                self.head = file.head;
+                Ok(true)
             }
         }
     }
@@ -214,7 +253,7 @@ impl Ledger {
         Some(Sequenced::Done { index, standing })
     }
 
-    fn after_commit(&mut self) {
+    pub(super) fn after_commit(&mut self) {
         self.save_state_when_due();
         self.remember();
     }
@@ -237,99 +276,102 @@ impl Ledger {
     ///
     /// Also returns the state after the batch, and why something was left, if it was.
     #[expect(clippy::type_complexity, reason = "batch, state after it, and a remark")]
-    fn batch(
-        &self,
-        log_key: &crate::log::key::SigningKey,
-    ) -> Result<(Vec<Vec<u8>>, State, Option<String>), Error> {
-        let mut state = self.state.clone();
+    fn batch(&self, log_key: &SigningKey) -> Result<(Vec<Vec<u8>>, State, Option<String>), Error> {
+        let pending = self.pending()?;
         let mut left = None;
-        let mut waiting: Vec<Pending> = Vec::new();
-        for pending in self.pending()? {
-            if state.statement(pending.id).is_some() {
-                continue;
-            }
-            match self.admissible(&state, &pending) {
-                Ok(()) => waiting.push(pending),
-                Err(Refusal::Malformed) => self.set_aside(&pending),
+        let mut waiting = Vec::new();
+        for (pending, admitted) in pending.iter().zip(self.admit(&pending)) {
+            match admitted {
+                Ok(statement) => waiting.extend(statement),
+                Err(Refusal::Malformed) => self.set_aside(pending),
                 Err(Refusal::NotNow(why)) => left = Some(why),
             }
         }
-        waiting.sort_unstable_by_key(|pending| (time_of(pending), pending.id));
+        waiting.sort_unstable_by_key(|statement| (statement.iat, statement.id));
+        // Somebody else's statement, copied, is the same statement.
+        waiting.dedup_by_key(|statement| statement.id);
         let own_log = log_key.public().thumbprint();
-        let (mut batch, mut bytes) = (Vec::new(), 0);
+        let mut state = self.state.clone();
+        let (mut batch, mut bytes): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
         // What links to another waiting statement is tried again after it; each round places one at least.
         loop {
             let mut rest = Vec::new();
             let before = batch.len();
-            for pending in waiting {
-                let Some(raw) = &pending.bytes else { continue };
-                let Ok(statement) = Statement::parse(raw) else { continue };
-                let full = batch.len() >= MAX_BATCH || bytes + raw.len() > MAX_BATCH_BYTES;
+            for statement in waiting {
                 let standing = state.judge(&statement, Checks::GOOD);
-                if full || matches!(standing, Standing::Rejected(Reason::LinkNotAccepted | Reason::LostRace))
-                {
-                    rest.push(pending);
-                    continue;
-                }
-                let mut next = state.clone();
-                next.apply(pending.id, Some(&statement), Checks::GOOD);
-                if !next.key(own_log).is_some_and(|row| row.has(Role::Log)) {
+                let may_come =
+                    matches!(standing, Standing::Rejected(Reason::LinkNotAccepted | Reason::LostRace));
+                if may_come || !has_room(batch.len(), bytes, &statement) {
+                    rest.push((statement, standing));
+                } else if standing == Standing::Accepted && ends_log_key(&statement, own_log) {
                     // It would end our own right to sign this head; another log key has to order it.
                     left = Some("it ends the only log key at hand".to_owned());
-                    continue;
+                } else {
+                    state.apply(statement.id, Some(&statement), Checks::GOOD);
+                    bytes += statement.bytes.len();
+                    batch.push(statement.bytes.to_vec());
                 }
-                state = next;
-                bytes += raw.len();
-                batch.push(raw.clone());
             }
             if batch.len() == before || rest.is_empty() {
-                waiting = rest;
-                break;
+                // A lost race is an answer, which the log gives; a missing link may still come.
+                for (statement, standing) in rest {
+                    if standing == Standing::Rejected(Reason::LinkNotAccepted) {
+                        left = Some("what it links to is not in the log".to_owned());
+                    } else if has_room(batch.len(), bytes, &statement) {
+                        state.apply(statement.id, Some(&statement), Checks::GOOD);
+                        bytes += statement.bytes.len();
+                        batch.push(statement.bytes.to_vec());
+                    }
+                }
+                return Ok((batch, state, left));
             }
-            waiting = rest;
+            waiting = rest.into_iter().map(|(statement, _)| statement).collect();
         }
-        for pending in waiting {
-            // A lost race is an answer, which the log gives; a missing link may still come.
-            let Some(raw) = &pending.bytes else { continue };
-            let Ok(statement) = Statement::parse(raw) else { continue };
-            let lost = state.judge(&statement, Checks::GOOD) == Standing::Rejected(Reason::LostRace);
-            if lost && batch.len() < MAX_BATCH {
-                state.apply(pending.id, Some(&statement), Checks::GOOD);
-                batch.push(raw.clone());
-            } else {
-                left = Some("what it links to is not in the log".to_owned());
-            }
-        }
-        Ok((batch, state, left))
     }
 
     /// Admits exact byte form, this ledger, a head of this log, and a good signature by a live key.
-    fn admissible(&self, state: &State, pending: &Pending) -> Result<(), Refusal> {
-        let unreadable = format!("a pending statement of user {} cannot be read", pending.user);
-        let raw = pending.bytes.as_ref().ok_or(Refusal::NotNow(unreadable))?;
-        if statement_id(raw) != pending.id {
-            return Err(Refusal::Malformed);
-        }
-        let statement = Statement::parse(raw).map_err(|_| Refusal::Malformed)?;
-        if statement.payload.ledger != Some(self.id()) {
-            return Err(Refusal::Malformed);
-        }
+    ///
+    /// A statement that is in the log already is admitted as nothing.
+    fn admit<'p>(&self, pending: &'p [Pending]) -> Vec<Result<Option<Statement<'p>>, Refusal>> {
+        let tiles = self.log.tiles();
+        let mut roots: HashMap<u64, Option<TreeHash>> = HashMap::new();
         let head = self.head.head();
+        let mut formed = Vec::with_capacity(pending.len());
+        for pending in pending {
+            let known = self.state.statement(pending.id).is_some();
+            let parsed = if known { Ok(None) } else { self.well_formed(pending).map(Some) };
+            if let Ok(Some((_, seen))) = &parsed {
+                let root = || self.log.root_at(&tiles, seen.size, head.size, head.root).ok();
+                roots.entry(seen.size).or_insert_with(root);
+            }
+            formed.push(parsed);
+        }
+        let check = |(statement, seen): (Statement<'p>, Seen)| {
+            let Some(Some(root)) = roots.get(&seen.size) else {
+                return Err(Refusal::NotNow("the log's tiles cannot be read".to_owned()));
+            };
+            let row = self.state.key(statement.kid).filter(|row| !row.roles.is_empty());
+            match row.and_then(|row| parse_public(&row.public)) {
+                Some(key) if *root == seen.root && statement.verify(&key).is_ok() => Ok(Some(statement)),
+                Some(_) => Err(Refusal::Malformed),
+                None => Err(Refusal::NotNow("its key is not one of this ledger's".to_owned())),
+            }
+        };
+        formed.into_par_iter().map(|parsed| parsed?.map_or(Ok(None), check)).collect()
+    }
+
+    fn well_formed<'p>(&self, pending: &'p Pending) -> Result<(Statement<'p>, Seen), Refusal> {
+        let unreadable = || format!("a pending statement of user {} cannot be read", pending.user);
+        let raw = pending.bytes.as_ref().ok_or_else(|| Refusal::NotNow(unreadable()))?;
+        let statement = Statement::parse(raw).map_err(|_| Refusal::Malformed)?;
+        if statement.id != pending.id || statement.payload.ledger != Some(self.id()) {
+            return Err(Refusal::Malformed);
+        }
         let seen = statement.payload.seen.ok_or(Refusal::Malformed)?;
-        if seen.size > head.size {
+        if seen.size > self.head.head().size {
             return Err(Refusal::NotNow("its author has seen a newer log".to_owned()));
         }
-        let tiles = self.log.tiles();
-        let Ok(root) = self.log.root_at(&tiles, seen.size, head.size, head.root) else {
-            return Err(Refusal::NotNow("the log's tiles cannot be read".to_owned()));
-        };
-        let row = state.key(statement.kid).filter(|row| !row.roles.is_empty());
-        let key = row.and_then(|row| parse_public(&row.public));
-        match key {
-            Some(key) if root == seen.root && statement.verify(&key).is_ok() => Ok(()),
-            Some(_) => Err(Refusal::Malformed),
-            None => Err(Refusal::NotNow("its key is not one of this ledger's".to_owned())),
-        }
+        Ok((statement, seen))
     }
 
     /// Moves a malformed file out of the way; where that is not allowed it stays and blocks nothing.
@@ -344,7 +386,16 @@ enum Refusal {
     NotNow(String),
 }
 
-fn time_of(pending: &Pending) -> u64 {
-    let parsed = pending.bytes.as_deref().and_then(|raw| Statement::parse(raw).ok().map(|s| s.iat));
-    parsed.unwrap_or(u64::MAX)
+/// Whether a batch may still take a statement: a head file above the limits could not be read again.
+pub(super) fn has_room(statements: usize, bytes: usize, next: &Statement<'_>) -> bool {
+    statements < MAX_BATCH && bytes + next.bytes.len() <= MAX_BATCH_BYTES
+}
+
+/// Whether a statement takes the role `log` from a key.
+fn ends_log_key(statement: &Statement<'_>, log: KeyId) -> bool {
+    let keys = statement.payload.claims.iter().filter(|claim| claim.kind == Kind::Key.word());
+    keys.filter_map(|claim| Facts::decode(Kind::Key, &claim.facts).ok()).any(|facts| match facts {
+        Facts::Key { key, roles, .. } => thumbprint(&key) == log && !roles.contains(&Role::Log),
+        _ => false,
+    })
 }

@@ -5,15 +5,19 @@
 //! that the fold would refuse is not written at all.
 
 use std::borrow::Cow;
+use std::path::Path;
 use std::time::Duration;
+
+use rayon::prelude::*;
 
 use crate::id::{ClaimRef, HolderId, ObjectId, Sha256, StatementId, sha256};
 use crate::log::key::SigningKey;
 use crate::log::statement::{self, Claim, Link as RawLink, Payload, Seen, Statement};
 use crate::model::{self, Encoded, Facts, Kind, Link, Name, Record, TypedId};
-use crate::state::{Checks, Reason, Standing};
+use crate::state::{Checks, RULES, Reason, Standing};
 
-use super::sequencer::Sequenced;
+use super::init::sign_head;
+use super::sequencer::{Sequenced, has_room};
 use super::{Error, Ledger};
 
 /// The keys and the clock of whoever writes.
@@ -132,6 +136,15 @@ pub enum Outcome {
     },
 }
 
+/// Objects and claims of one statement that is appended together with others.
+#[derive(Clone, Debug, Default)]
+pub struct Draft {
+    /// Bytes to store.
+    pub objects: Vec<Vec<u8>>,
+    /// One claim at least.
+    pub claims: Vec<StagedClaim>,
+}
+
 /// Objects and claims that become one statement.
 #[derive(Debug)]
 #[must_use = "a transaction does nothing until it is committed"]
@@ -159,6 +172,84 @@ impl Ledger {
         links.retain(|(role, _)| role != "private");
         let said = stated.links.iter().filter(|(role, _)| role != "private").cloned().collect::<Vec<_>>();
         Ok(links == said && stated.facts == claim.facts)
+    }
+
+    /// Appends many statements of one author with as few commits as their number allows, for imports.
+    ///
+    /// Nothing is written unless the fold would accept each after those before it. Statements do not wait in
+    /// `log/pending` here, so it takes a log key; none is acknowledged before all are under a head, and after
+    /// an error those that are under one already can be found in the log. Returns index and standing of each:
+    /// a decision may still have lost to another writer on a disk without locks.
+    pub fn append(&mut self, drafts: &[Draft], signer: &Signer<'_>) -> Result<Vec<(u32, Standing)>, Error> {
+        self.may_write()?;
+        let holder = self.holder_of(signer.author)?;
+        let not_allowed = Error::Refused { reason: Reason::RoleNotAllowed };
+        let log_key = self.log_key(signer).ok_or(not_allowed)?;
+        let lock = self.durable.lock(Path::new("log/lock"), signer.wait)?;
+        self.refresh()?;
+        let sign = |draft: &Draft| self.sign(&draft.claims, None, holder, signer);
+        let leaves: Vec<Vec<u8>> = drafts.par_iter().map(sign).collect::<Result<_, Error>>()?;
+        let statements: Vec<Statement<'_>> =
+            leaves.par_iter().map(|leaf| Statement::parse(leaf)).collect::<Result<_, _>>()?;
+        let mut trial = self.state.clone();
+        for statement in &statements {
+            accepted(trial.apply(statement.id, Some(statement), Checks::GOOD))?;
+        }
+        let objects: Vec<&[u8]> = drafts.iter().flat_map(|draft| &draft.objects).map(Vec::as_slice).collect();
+        self.store.put_many(&objects)?;
+        let mut rest = statements.as_slice();
+        while !rest.is_empty() {
+            let (mut batch, mut bytes, mut state) = (Vec::new(), 0, self.state.clone());
+            for statement in rest {
+                if !has_room(batch.len(), bytes, statement) {
+                    break;
+                }
+                // Two equal drafts are one statement.
+                if state.statement(statement.id).is_none() {
+                    state.apply(statement.id, Some(statement), Checks::GOOD);
+                    bytes += statement.bytes.len();
+                    batch.push(statement.bytes.to_vec());
+                }
+            }
+            let file = sign_head(self.id(), self.state.size(), batch, state.root(), log_key)?;
+            if !self.commit_head(file, state)? {
+                self.refresh()?;
+            }
+            while rest.first().is_some_and(|next| self.state.statement(next.id).is_some()) {
+                rest = &rest[1..];
+            }
+        }
+        drop(lock);
+        self.after_commit();
+        Ok(statements.iter().filter_map(|statement| self.state.statement(statement.id)).collect())
+    }
+
+    /// Refuses to write to a copy, and under rules that this program does not know.
+    fn may_write(&self) -> Result<(), Error> {
+        if self.is_copy {
+            return Err(Error::Copied { path: self.root.clone() });
+        }
+        let found = self.state.rules();
+        if found > RULES { Err(Error::Rules { found }) } else { Ok(()) }
+    }
+
+    /// Signs claims as a statement by somebody who has seen the head of this view.
+    fn sign(
+        &self,
+        claims: &[StagedClaim],
+        req: Option<[u8; 16]>,
+        holder: HolderId,
+        signer: &Signer<'_>,
+    ) -> Result<Vec<u8>, Error> {
+        let head = self.head.head();
+        let payload = Payload {
+            ledger: Some(self.id()),
+            seen: Some(Seen { size: head.size, root: head.root }),
+            claims: claims.iter().map(raw_claim).collect(),
+            req,
+        };
+        let prefix = claims.first().map_or("", |claim| claim.object.kind.prefix());
+        Ok(statement::sign(&payload, prefix, holder, signer.time, signer.author)?)
     }
 
     /// Returns the holder of a key, or why it may not write here.
@@ -210,45 +301,32 @@ impl Transaction<'_> {
     /// Makes objects durable, signs the statement, and brings it under a head if that can be done now.
     pub fn commit(self, signer: &Signer<'_>) -> Result<Outcome, Error> {
         let Self { ledger, objects, claims, req } = self;
-        if ledger.is_copy {
-            return Err(Error::Copied { path: ledger.root.clone() });
-        }
-        if ledger.state.rules() > crate::state::RULES {
-            return Err(Error::Rules { found: ledger.state.rules() });
-        }
+        ledger.may_write()?;
         let holder = ledger.holder_of(signer.author)?;
-        let head = ledger.head.head();
-        let payload = Payload {
-            ledger: Some(ledger.id()),
-            seen: Some(Seen { size: head.size, root: head.root }),
-            claims: claims.iter().map(raw_claim).collect(),
-            req,
-        };
-        let prefix = claims.first().map_or("", |claim| claim.object.kind.prefix());
-        let bytes = statement::sign(&payload, prefix, holder, signer.time, signer.author)?;
+        let bytes = ledger.sign(&claims, req, holder, signer)?;
         let parsed = Statement::parse(&bytes)?;
-        match ledger.state.judge(&parsed, Checks::GOOD) {
-            Standing::Accepted => {}
-            Standing::Rejected(Reason::UnknownKey) => return Err(Error::UnknownKey { key: parsed.kid }),
-            Standing::Rejected(reason) => return Err(Error::Refused { reason }),
-            Standing::Unknown => return Err(Error::Refused { reason: Reason::BadForm }),
-        }
+        accepted(ledger.state.judge(&parsed, Checks::GOOD))?;
         let statement = parsed.id;
         ledger.store.put_many(&objects)?;
         ledger.queue(statement, &bytes, signer.user)?;
         // From here on the statement is durable: what goes wrong now makes it late, not lost.
         match ledger.sequence(signer, Some(statement)) {
-            Ok(Sequenced::Done { index, standing: Standing::Accepted }) => {
-                Ok(Outcome::Accepted { index, statement })
+            Ok(Sequenced::Done { index, standing }) => {
+                accepted(standing).map(|()| Outcome::Accepted { index, statement })
             }
-            Ok(Sequenced::Done { standing: Standing::Rejected(reason), .. }) => {
-                Err(Error::Refused { reason })
-            }
-            Ok(Sequenced::Done { .. }) => Err(Error::Refused { reason: Reason::BadForm }),
             Ok(Sequenced::Waiting { why }) => Ok(Outcome::Queued { statement, why }),
             Err(error) if is_only_late(&error) => Ok(Outcome::Queued { statement, why: error.to_string() }),
-            Err(error) => Err(error),
+            Err(source) => Err(Error::Stuck { statement, source: Box::new(source) }),
         }
+    }
+}
+
+/// Turns what the fold says into an error, unless it accepts.
+fn accepted(standing: Standing) -> Result<(), Error> {
+    match standing {
+        Standing::Accepted => Ok(()),
+        Standing::Rejected(reason) => Err(Error::Refused { reason }),
+        Standing::Unknown => Err(Error::Refused { reason: Reason::BadForm }),
     }
 }
 

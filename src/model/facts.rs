@@ -451,7 +451,7 @@ impl Facts {
             },
             Kind::Erasure => Self::Erasure { objects: fields.need("objects", fields.objects.clone())? },
             Kind::Name => Self::NameMove {
-                kind: word("kind", fields.kind, Kind::from_word)?,
+                kind: known_kind(fields.need("kind", fields.kind)?)?,
                 name: name("name", fields.need("name", fields.name)?)?,
                 action: word("action", fields.action, NameAction::from_word)?,
             },
@@ -463,6 +463,10 @@ impl Facts {
 
 fn name(fact: &'static str, text: &str) -> Result<Name, Error> {
     Name::parse(text).ok_or(Error::Malformed(fact))
+}
+
+fn known_kind(word: &str) -> Result<Kind, Error> {
+    Kind::from_word(word).ok_or_else(|| Error::Unknown(format!("kind {word}")))
 }
 
 fn word<T>(fact: &'static str, text: Option<&str>, parse: impl Fn(&str) -> Option<T>) -> Result<T, Error> {
@@ -529,7 +533,7 @@ impl<'a> Fields<'a> {
                 (Kind::Promotion | Kind::Channel, "channel") => fields.channel = Some(r.text()?),
                 (Kind::Promotion, "stage") => fields.stage = Some(r.text()?),
                 (Kind::Promotion | Kind::Deployment | Kind::Name, "action") => {
-                    fields.action = Some(r.text()?)
+                    fields.action = Some(r.text()?);
                 }
                 (Kind::Deployment, "target") => fields.target = Some(RawTarget::Name(r.text()?)),
                 (Kind::Revocation, "target") => fields.target = Some(RawTarget::Target(read_target(&mut r)?)),
@@ -576,8 +580,7 @@ fn read_target(r: &mut Reader<'_>) -> Result<Target, Error> {
             Ok(Target::Claim(ClaimRef { statement, position }))
         }
         ("object", 3) => {
-            let kind = r.text()?;
-            let kind = Kind::from_word(kind).ok_or_else(|| Error::Unknown(format!("kind {kind}")))?;
+            let kind = known_kind(r.text()?)?;
             Ok(Target::Object(TypedId { kind, id: ObjectId::from_bytes(r.array_of()?) }))
         }
         ("key", 2) => Ok(Target::Key(KeyId::from_bytes(r.array_of()?))),

@@ -3,20 +3,21 @@
 //! `seen` and signatures are checked here and not by the fold, which takes them as given. Where roots of
 //! past sizes come from is the caller's business.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 use rayon::prelude::*;
 
 use crate::id::{KeyId, StatementId, TreeHash, statement_id};
+use crate::log::head_file::MAX_BATCH;
 use crate::log::key::PublicKey;
 use crate::log::statement::Statement;
 use crate::model::{Facts, Kind};
 
 use super::{Checks, Standing, State};
 
-/// Statements that are parsed and checked at a time.
-const CHUNK: usize = 4096;
+/// Statements that are parsed and checked at a time. A commit has no more, so it is one chunk.
+const CHUNK: usize = MAX_BATCH;
 
 /// Whether signatures are checked while folding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +55,9 @@ pub enum Error<E: std::error::Error + 'static> {
 
 /// Folds leaves, in order, onto a state, and returns what the fold said of each.
 ///
-/// `root_at` gives the log's root at a past size up to that of the state after these leaves.
+/// `root_at` gives the log's root at a past size. It is not asked for sizes that lie within a commit or a
+/// chunk: those the state passes itself, so that the answer does not hang on who folds, and since most authors
+/// saw a recent head, few roots have to be proven from tiles.
 pub fn advance<E: std::error::Error + 'static>(
     state: &mut State,
     leaves: &[&[u8]],
@@ -62,17 +65,22 @@ pub fn advance<E: std::error::Error + 'static>(
     root_at: &mut dyn FnMut(u64) -> Result<TreeHash, E>,
 ) -> Result<Vec<Standing>, Error<E>> {
     let mut standings = Vec::with_capacity(leaves.len());
-    let mut roots: HashMap<u64, TreeHash> = HashMap::new();
     for chunk in leaves.chunks(CHUNK) {
+        let mut roots: HashMap<u64, TreeHash> = HashMap::new();
         let parsed = parse_all(chunk);
+        let first = state.size();
+        let seen = parsed.iter().filter_map(|(_, parsed)| parsed.as_ref()?.payload.seen);
+        let recent: HashSet<u64> = seen.map(|seen| seen.size).filter(|size| *size >= first).collect();
         let keys = keys_for(state, &parsed);
         let good: Vec<bool> =
             parsed.par_iter().map(|(_, parsed)| signature(parsed.as_ref(), signatures, &keys)).collect();
         for ((id, parsed), signature) in parsed.iter().zip(good) {
+            if recent.contains(&state.size()) {
+                roots.insert(state.size(), state.root());
+            }
             let seen = match parsed.as_ref().and_then(|statement| statement.payload.seen) {
                 None => true,
                 Some(seen) if !(1..=state.size()).contains(&seen.size) => false,
-                Some(seen) if seen.size == state.size() => seen.root == state.root(),
                 Some(seen) => {
                     let size = seen.size;
                     if let Entry::Vacant(vacant) = roots.entry(size) {

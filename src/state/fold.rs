@@ -11,7 +11,7 @@ use crate::id::{ClaimRef, HolderId, KeyId, LedgerId, ObjectId};
 use crate::log::key::{self, PublicKey};
 use crate::log::statement::{Claim, Statement};
 use crate::model::{
-    Count, DeploymentAction, Facts, FactsError, Kind, Name, NameAction, PromotionAction, Role, StatedBy,
+    COMMON_LINKS, Count, DeploymentAction, Facts, FactsError, Kind, Name, NameAction, PromotionAction, Role, StatedBy,
     Status, Target, TypedId,
 };
 
@@ -171,10 +171,10 @@ struct Author<'a> {
     index: u32,
     ledger: Option<LedgerId>,
     nonce: Option<[u8; 16]>,
-    claims: BTreeMap<TypedId, u16>,
+    claims: BTreeSet<TypedId>,
     ended: BTreeSet<ObjectId>,
     keys: BTreeMap<KeyId, (HolderId, BTreeSet<Role>)>,
-    registers: BTreeMap<[u8; 33], u16>,
+    registers: BTreeSet<[u8; 33]>,
     known: &'a [Known<'a>],
 }
 
@@ -182,12 +182,20 @@ impl Author<'_> {
     fn has(&self, role: Role) -> bool {
         self.roles.contains(&role)
     }
+
+    /// Whether the key gives facts at all: a log key gives order only, a recovery key owners only.
+    fn speaks(&self) -> bool {
+        !self.has(Role::Log) && !self.has(Role::Recovery)
+    }
 }
 
 impl State {
     /// Judges a statement as the next of the log, without recording it.
     pub fn judge(&self, statement: &Statement<'_>, checks: Checks) -> Standing {
-        match self.understand(statement, checks) {
+        if let Some((_, standing)) = self.statement(statement.id) {
+            return standing;
+        }
+        match self.understand(statement, self.size() as u32, checks) {
             Ok(_) => Standing::Accepted,
             Err(standing) => standing,
         }
@@ -203,9 +211,15 @@ impl State {
         checks: Checks,
     ) -> Standing {
         let index = self.size() as u32;
+        self.range.push(id);
+        // The same leaf twice keeps its first place and standing, and has no effect a second time: what was
+        // refused there is not let in later.
+        if let Some((_, standing)) = self.statement(id) {
+            return standing;
+        }
         let standing = match parsed {
             None => Standing::Rejected(Reason::BadForm),
-            Some(statement) => match self.understand(statement, checks) {
+            Some(statement) => match self.understand(statement, index, checks) {
                 Ok((author, known)) => {
                     let (key, holder) = author;
                     self.record(statement, key, holder, &known, index);
@@ -217,23 +231,18 @@ impl State {
         if index == 0 {
             self.ledger = Some(LedgerId::of_genesis(id));
         }
-        // The same leaf twice keeps its first place, which is where its effects are.
-        if self.statements.get(id.as_bytes()).is_none() {
-            let author =
-                parsed.and_then(|statement| self.key(statement.kid)).map_or(u32::MAX, |row| row.number);
-            let row = join(&[&index.to_be_bytes(), &[standing.number()], &author.to_be_bytes()]);
-            self.statements.set(*id.as_bytes(), row);
-        }
-        self.range.push(id);
+        let author = parsed.and_then(|statement| self.key_number(statement.kid)).unwrap_or(u32::MAX);
+        let row = join(&[&index.to_be_bytes(), &[standing.number()], &author.to_be_bytes()]);
+        self.statements.set(*id.as_bytes(), row);
         standing
     }
 
     fn understand<'a>(
         &self,
         statement: &'a Statement<'a>,
+        index: u32,
         checks: Checks,
     ) -> Judged<((KeyId, HolderId), Vec<Known<'a>>)> {
-        let index = self.size() as u32;
         let payload = &statement.payload;
         match (index, payload.ledger) {
             (0, None) => {}
@@ -244,8 +253,12 @@ impl State {
         if !checks.seen {
             return reject(Reason::OtherHistory);
         }
+        if self.rules > RULES {
+            // An owner raised the rules beyond this program: what they say of this statement it cannot know.
+            return Err(Standing::Unknown);
+        }
         let known: Vec<Judged<Known<'a>>> = payload.claims.iter().map(know).collect();
-        let (holder, roles) = self.author_of(statement, &known)?;
+        let (holder, roles) = self.author_of(statement, index, &known)?;
         if !checks.signature {
             return reject(Reason::BadSignature);
         }
@@ -267,7 +280,16 @@ impl State {
                 Err(standing) => return Err(standing),
             }
         }
-        let own = claims.iter().zip(0u16..).map(|(claim, position)| (claim.id, position)).collect();
+        let opens = |(n, claim): (usize, &Known<'_>)| claim.kind == if n == 0 { Kind::Genesis } else { Kind::Key };
+        if index == 0 && !claims.iter().enumerate().all(opens) {
+            // The first statement opens the ledger and does nothing else.
+            return reject(Reason::BadForm);
+        }
+        // One that is unknown is there all the same, so that what links to it is not rejected instead.
+        let own = payload
+            .claims
+            .iter()
+            .filter_map(|claim| Kind::from_word(&claim.kind).map(|kind| TypedId::new(kind, claim.object)));
         let nonce = claims.iter().find_map(|claim| match claim.facts {
             Facts::Genesis { nonce, .. } => Some(nonce),
             _ => None,
@@ -279,14 +301,14 @@ impl State {
             index,
             ledger: self.ledger,
             nonce: nonce.filter(|_| index == 0),
-            claims: own,
+            claims: own.collect(),
             ended: BTreeSet::new(),
             keys: BTreeMap::new(),
-            registers: BTreeMap::new(),
+            registers: BTreeSet::new(),
             known: &claims,
         };
-        for (position, claim) in author.known.iter().enumerate() {
-            self.judge_claim(&mut author, claim, position as u16)?;
+        for claim in author.known {
+            self.judge_claim(&mut author, claim)?;
         }
         self.would_lock_out(&author)?;
         let who = (author.key, author.holder);
@@ -300,9 +322,10 @@ impl State {
     fn author_of(
         &self,
         statement: &Statement<'_>,
+        index: u32,
         known: &[Judged<Known<'_>>],
     ) -> Judged<(HolderId, Vec<Role>)> {
-        if self.size() > 0 {
+        if index > 0 {
             let row = self.key(statement.kid).ok_or(Standing::Rejected(Reason::UnknownKey))?;
             return if row.roles.is_empty() {
                 reject(Reason::RoleNotAllowed)
@@ -320,15 +343,16 @@ impl State {
         reject(Reason::UnknownKey)
     }
 
-    fn judge_claim(&self, author: &mut Author<'_>, claim: &Known<'_>, position: u16) -> Judged<()> {
+    fn judge_claim(&self, author: &mut Author<'_>, claim: &Known<'_>) -> Judged<()> {
         self.judge_role(author, claim)?;
         for (role, target) in &claim.links {
             let must = claim.kind.link_rule(role).is_some_and(|rule| rule.claimed.contains(&target.kind));
-            if must && !author.claims.contains_key(target) && self.claim(*target).is_none() {
+            let itself = *target == claim.id;
+            if must && (itself || !author.claims.contains(target)) && self.claim(*target).is_none() {
                 return reject(Reason::LinkNotAccepted);
             }
         }
-        self.judge_prev(author, claim, position)?;
+        self.judge_prev(author, claim)?;
         self.judge_facts(author, claim)
     }
 
@@ -339,10 +363,10 @@ impl State {
             StatedBy::Roles(roles) => roles.iter().any(|role| author.has(*role)),
             StatedBy::RunOrOwner => {
                 let start = claim.link("start").ok_or(Standing::Rejected(Reason::BadForm))?;
-                author.has(Role::Owner) || self.stated_run(author, start)
+                author.has(Role::Owner) || (author.speaks() && self.stated_run(author, start))
             }
             StatedBy::AuthorOfRun => match claim.link("start") {
-                Some(start) => author.has(Role::Owner) || self.stated_run(author, start),
+                Some(start) => author.has(Role::Owner) || (author.speaks() && self.stated_run(author, start)),
                 None => author.has(Role::Author),
             },
             StatedBy::KeyRules => self.may_state_key(author, claim),
@@ -353,7 +377,7 @@ impl State {
 
     /// Whether the author's holder stated that start or its plan, first or as a repeat.
     fn stated_run(&self, author: &Author<'_>, start: TypedId) -> bool {
-        if author.claims.contains_key(&start) {
+        if author.claims.contains(&start) {
             return true;
         }
         let plan = self.attempt(start.id).map(|attempt| TypedId::new(Kind::Plan, attempt.plan));
@@ -378,13 +402,13 @@ impl State {
         let own = existing.is_some_and(|row| row.holder == author.holder) && *holder == author.holder;
         author.has(Role::Owner)
             || (author.has(Role::Recovery) && about_owner)
-            || (own && roles.is_empty() && !author.has(Role::Log))
+            || (own && roles.is_empty() && author.speaks())
     }
 
     fn may_revoke(&self, author: &Author<'_>, claim: &Known<'_>) -> bool {
         let Facts::Revocation { target, .. } = &claim.facts else { return false };
         let judge = author.has(Role::Evaluator) || author.has(Role::Owner);
-        let speaks = !author.has(Role::Log) && !author.has(Role::Recovery);
+        let speaks = author.speaks();
         match target {
             Target::Claim(claim) => {
                 judge
@@ -401,12 +425,11 @@ impl State {
         }
     }
 
-    fn judge_prev(&self, author: &mut Author<'_>, claim: &Known<'_>, position: u16) -> Judged<()> {
+    fn judge_prev(&self, author: &mut Author<'_>, claim: &Known<'_>) -> Judged<()> {
         let Some(register) = register_of(claim) else {
             return if claim.prev.is_some() { reject(Reason::BadForm) } else { Ok(()) };
         };
-        let key = register.key();
-        if author.registers.insert(key, position).is_some() {
+        if !author.registers.insert(register.key()) {
             // Two decisions on one register in one statement could not both be the current one.
             return reject(Reason::LostRace);
         }
@@ -451,9 +474,9 @@ impl State {
                 Some(_) => Ok(()),
                 None => reject(Reason::LinkNotAccepted),
             },
-            Facts::NameMove { action, .. } => {
-                let wants = matches!(action, NameAction::Assign);
-                if claim.link("to").is_some() == wants { Ok(()) } else { reject(Reason::BadForm) }
+            Facts::NameMove { kind, action, .. } => {
+                let wants = matches!(action, NameAction::Assign).then_some(*kind);
+                if claim.link("to").map(|to| to.kind) == wants { Ok(()) } else { reject(Reason::BadForm) }
             }
             _ => Ok(()),
         }
@@ -526,19 +549,36 @@ impl State {
                 self.record_key(key, *holder, roles, place);
             }
         }
-        let number = self.key(key).map_or(0, |row| row.number);
-        for (claim, position) in claims.iter().zip(0u16..) {
+        let number = self.key_number(key).unwrap_or(0);
+        // What a claim moves must not hang on its position: a plan is there before its start, a start before
+        // its end, which is the order of the table of kinds.
+        let mut ordered: Vec<(u16, &Known<'_>)> = (0u16..).zip(claims).collect();
+        ordered.sort_by_key(|(_, claim)| claim.kind);
+        for (position, claim) in ordered {
             let place = Place { index, position };
             let repeated = !self.record_claim(claim.id, place, number);
             if let Some(register) = register_of(claim) {
                 self.registers.set(register.key(), place.pack());
             }
-            if !repeated {
+            if repeated {
+                self.record_repeat(claim, place, holder);
+            } else {
                 self.record_moves(claim, place, holder);
             }
         }
         if let Some(req) = &statement.payload.req {
             self.record_request(key, req, index);
+        }
+    }
+
+    /// What a claim moves although its object was claimed before: the words of this holder about it.
+    ///
+    /// A name may be asked for later than the object was recorded, and a vote is the vote of whoever gives it.
+    fn record_repeat(&mut self, claim: &Known<'_>, place: Place, holder: HolderId) {
+        match &claim.facts {
+            Facts::Named { name: Some(name) } => self.record_name(claim, name, place, holder),
+            Facts::Approval { .. } | Facts::NameMove { .. } => self.record_moves(claim, place, holder),
+            _ => {}
         }
     }
 
@@ -701,7 +741,7 @@ fn know<'a>(claim: &'a Claim<'a>) -> Judged<Known<'a>> {
         }
         links.push((rule.role, TypedId::new(target, link.id)));
     }
-    for rule in kind.links() {
+    for rule in kind.links().iter().chain(COMMON_LINKS) {
         let count = links.iter().filter(|(role, _)| *role == rule.role).count();
         let fits = match rule.count {
             Count::One => count == 1,

@@ -168,13 +168,13 @@ impl State {
 
     /// Returns where a key claimed an object, first or as a repeat.
     pub fn claim_by(&self, id: TypedId, key: KeyId) -> Option<Place> {
-        let key = self.key(key)?;
+        let key = self.key_number(key)?;
         if let Some(row) = self.claims.get(&typed_key(id))
-            && number(&row[6..10]) == key.number
+            && number(&row[6..10]) == key
         {
             return Some(Place::unpack(&row[..6]));
         }
-        let row = self.repeats.get(&join(&[&typed_key(id), &key.number.to_be_bytes()]))?;
+        let row = self.repeats.get(&join(&[&typed_key(id), &key.to_be_bytes()]))?;
         Some(Place::unpack(&row))
     }
 
@@ -225,6 +225,10 @@ impl State {
         let mut keys: Vec<KeyRow> = self.keys.iter().map(|(key, row)| KeyRow::unpack(&key, &row)).collect();
         keys.sort_unstable_by_key(|key| key.number);
         keys
+    }
+
+    fn key_number(&self, key: KeyId) -> Option<u32> {
+        self.keys.get(key.as_bytes()).map(|row| KeyRow::number_of(&row))
     }
 
     fn key_numbered(&self, number: u32) -> Option<KeyRow> {

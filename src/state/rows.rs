@@ -102,6 +102,11 @@ impl KeyRow {
         }
     }
 
+    /// Returns the number of a packed row.
+    pub(super) fn number_of(row: &[u8; 79]) -> u32 {
+        number(&row[65..69])
+    }
+
     /// Returns whether the key has a role now.
     pub fn has(&self, role: Role) -> bool {
         self.roles.contains(&role)
