@@ -13,18 +13,24 @@ mod entries;
 mod error;
 mod eval;
 mod freeze;
+mod fsck;
 mod gaps;
 mod hash;
 mod head;
 mod help;
 mod init;
 mod key;
+mod log;
+mod ls;
 mod record;
 mod run;
 mod sequence;
 mod settings;
+mod show;
 mod status;
+mod trace;
 mod ui;
+mod verify;
 // One line for each command that is added.
 
 use std::ffi::OsString;
@@ -89,6 +95,12 @@ enum Command {
     End(attempt::EndArgs),
     Eval(eval::Args),
     Record(record::Args),
+    Verify(verify::Args),
+    Show(show::Args),
+    Log(log::Args),
+    Ls(ls::Args),
+    Trace(trace::Args),
+    Fsck(fsck::Args),
     Hash(hash::Args),
     Cat(cat::Args),
     Head(head::Args),
@@ -109,6 +121,12 @@ fn dispatch(command: Option<&Command>, context: &Context) -> Result<Answer, Fail
         Some(Command::End(args)) => attempt::end(args, context),
         Some(Command::Eval(args)) => eval::run(args, context),
         Some(Command::Record(args)) => record::run(args, context),
+        Some(Command::Verify(args)) => verify::run(args, context),
+        Some(Command::Show(args)) => show::run(args, context),
+        Some(Command::Log(args)) => log::run(args, context),
+        Some(Command::Ls(args)) => ls::run(args, context),
+        Some(Command::Trace(args)) => trace::run(args, context),
+        Some(Command::Fsck(args)) => fsck::run(args, context),
         Some(Command::Hash(args)) => hash::run(args, context),
         Some(Command::Cat(args)) => cat::run(args, context),
         Some(Command::Head(args)) => head::run(args, context),

@@ -1,0 +1,93 @@
+//! `ledger fsck`: every file under the ledger, named when it is not what it must be.
+
+use std::path::Path;
+
+use crate::durable::Durable;
+use crate::fsck::{self, Report};
+use crate::ledger::Ledger;
+use crate::verify;
+
+use super::error::Failure;
+use super::settings::{Context, disk};
+use super::ui::{Answer, Exit, Severity, size};
+use super::verify::{list, padded, told};
+
+/// Check every file of the ledger
+#[derive(Debug, clap::Args)]
+#[command(before_help = "  ledger fsck\n  ledger fsck --json | jq '.findings[]'")]
+pub(super) struct Args {
+    /// Throw away the folded state in the cache and fold again
+    #[arg(long)]
+    reindex: bool,
+    /// Finish commits that were left half done
+    #[arg(long)]
+    repair: bool,
+}
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
+    let root = context.locate()?;
+    if args.reindex {
+        reindex(&root, context)?;
+    }
+    let opened = Ledger::open(&root, context.home());
+    if args.repair {
+        // Only what a signed commit says is written, so no key is needed and nothing can be invented.
+        opened?.refresh()?;
+        return check(&root, None, context);
+    }
+    check(&root, opened.ok().as_ref(), context)
+}
+
+fn check(root: &Path, ledger: Option<&Ledger>, context: &Context) -> Result<Answer, Failure> {
+    let progress = context.ui.progress("hashed", None);
+    let add = |bytes| progress.add(bytes);
+    let report = fsck::check(disk(), root, ledger.map(Ledger::state), &add).map_err(failure)?;
+    drop(progress);
+    Ok(answer(&report, context))
+}
+
+/// Drops the State file of the ledger that lies at `root`; opening folds it anew.
+fn reindex(root: &Path, context: &Context) -> Result<(), Failure> {
+    let id = Ledger::open(root, context.home())?.id();
+    let Some(cache) = context.home().cache else {
+        context.ui.talk("note: there is no cache directory, so nothing is kept there");
+        return Ok(());
+    };
+    Durable::new(disk(), cache.join(id.to_hex()), false).remove(Path::new("state"))?;
+    Ok(())
+}
+
+fn failure(error: fsck::Error) -> Failure {
+    match error {
+        fsck::Error::Disk(error) => error.into(),
+        fsck::Error::NotALedger { .. } => {
+            Failure::new("not-a-ledger", Exit::Unknown, error.to_string()).hint("ledger init")
+        }
+        fsck::Error::Format { .. } => Failure::new("newer-format", Exit::Unknown, error.to_string()),
+    }
+}
+
+fn answer(report: &Report, context: &Context) -> Answer {
+    let mut answer = Answer::new("ledger.fsck/1");
+    let damaged =
+        report.findings.iter().filter(|finding| finding.severity == verify::Severity::Damaged).count();
+    let (objects, statements) = (report.objects, report.statements);
+    let seen = format!("{statements} statements and {objects} objects ({})", size(report.bytes));
+    if damaged == 0 {
+        answer.line(format!("{}  {seen}, nothing is damaged", padded(&context.ui, Severity::Ok)));
+    } else {
+        answer.exit = Exit::Damaged;
+        let things = if damaged == 1 { "1 thing is" } else { &format!("{damaged} things are") };
+        answer.line(format!("{}  {things} damaged; {seen}", padded(&context.ui, Severity::Fail)));
+    }
+    answer.findings = report.findings.iter().map(told).collect();
+    list(&mut answer, &context.ui);
+    if damaged > 0 {
+        answer.line("hint: take the named files from a backup or from another copy of the ledger");
+    }
+    answer.set("statements", statements);
+    answer.set("objects", objects);
+    answer.set("bytes", report.bytes);
+    answer.set("damaged", damaged);
+    answer
+}

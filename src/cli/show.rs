@@ -1,0 +1,211 @@
+//! `ledger show`: one thing in full: what its record says, who stated it, and what hangs on it.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use crate::codec::{self, MAX_RECORD};
+use crate::id::{ObjectId, hex};
+use crate::ledger::{Ledger, Stated, Wanted};
+use crate::lineage;
+use crate::model::content::{What, escape, read_dir};
+use crate::model::{self, Kind, TypedId};
+use crate::verify::identify;
+
+use super::error::Failure;
+use super::settings::Context;
+use super::ui::{self, Answer, Exit, plain};
+
+/// Show one thing in full
+#[derive(Debug, clap::Args)]
+#[command(before_help = "  ledger show run:7f3a19\n  ledger show out/step-300 --raw | jq .weights")]
+pub(super) struct Args {
+    /// An id, a short id, a name, or a path that stands for what has its digest
+    #[arg(value_name = "ID|PATH")]
+    subject: String,
+    /// Print only the record, as JSON
+    #[arg(long)]
+    raw: bool,
+}
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
+    let ledger = context.open()?;
+    let id = meant(&args.subject, &ledger, context)?;
+    let node = lineage::describe(&ledger, id)?;
+    let record = fields(&ledger, id);
+    let mut answer = Answer::new("ledger.show/1");
+    answer.set("id", id.to_string());
+    answer.set("label", node.label.clone());
+    answer.set("record", record.clone());
+    answer.set("claim", node.claim.as_ref().map(|stated| claim(&ledger, stated)));
+    if args.raw {
+        let Some(record) = record else {
+            return Err(Failure::new("no-such-id", Exit::Unknown, format!("the record of {id} is not here")));
+        };
+        answer.line(format!("{record:#}"));
+        return Ok(answer);
+    }
+    answer.line(id);
+    let mut facts = vec![("what", plain(&node.label))];
+    if let Some(stated) = &node.claim {
+        let who = plain(&ledger.who(stated.key));
+        facts.push(("by", format!("{who} at {}", ui::time(stated.time))));
+        facts.push(("statement", stated.place.index.to_string()));
+        facts.push(("sha256", stated.sha256.to_hex()));
+    }
+    if !node.is_available {
+        facts.push(("record", "not in the store".to_owned()));
+    }
+    for (name, text) in facts.iter().filter(|(_, text)| !text.is_empty()) {
+        answer.line(format!("  {name:<13}  {text}"));
+    }
+    for (name, value) in record.iter().filter_map(Value::as_object).flatten() {
+        let is_empty = value.as_array().is_some_and(Vec::is_empty);
+        if !is_empty && !matches!(name.as_str(), "kind" | "v") {
+            answer.line(format!("  {:<13}  {}", plain(name), plain(&short(value))));
+        }
+    }
+    let below = below(&ledger, id)?;
+    for (role, to, label) in &below {
+        let line = format!("  {:<13}  {}  {}", format!("-> {role}"), to.short(), plain(label));
+        answer.line(line.trim_end());
+    }
+    let below =
+        below.iter().map(|(role, to, label)| json!({"role": role, "id": to.to_string(), "label": label}));
+    answer.set("below", below.collect::<Vec<_>>());
+    Ok(answer)
+}
+
+/// Finds what a text means: an id or name, or what has the digest of a path.
+pub(super) fn meant(text: &str, ledger: &Ledger, context: &Context) -> Result<TypedId, Failure> {
+    let path = Path::new(text);
+    let is_id = text.split_once(':').is_some_and(|(prefix, _)| Kind::from_prefix(prefix).is_some());
+    let resolved = ledger.resolve(text, Wanted::Any, context.filled("LEDGER_RUN"));
+    if is_id || text == "@" || !path.exists() {
+        return Ok(resolved?);
+    }
+    let progress = context.ui.progress("hashed", None);
+    let found = identify(ledger, path, &|bytes| progress.add(bytes));
+    drop(progress);
+    let found = found.map_err(|error| match error {
+        crate::verify::Error::Walk(error) => Failure::from(error),
+        crate::verify::Error::Weights(error) => error.into(),
+        crate::verify::Error::Ledger(error) => error.into(),
+    })?;
+    match (found.first(), resolved) {
+        (Some(id), _) => Ok(*id),
+        // A file may be called as something in the ledger is.
+        (None, Ok(id)) => Ok(id),
+        (None, Err(_)) => {
+            let message = format!("nothing in this ledger has exactly the content of `{text}`");
+            Err(Failure::new("not-recorded", Exit::Unknown, message).hint(format!("ledger verify {text}")))
+        }
+    }
+}
+
+/// Returns what directly came of something: attempts and results of a run, evaluations of a checkpoint.
+fn below(ledger: &Ledger, id: TypedId) -> Result<Vec<(String, TypedId, String)>, Failure> {
+    if !matches!(id.kind, Kind::Plan | Kind::Checkpoint | Kind::Dataset | Kind::Model) {
+        return Ok(Vec::new());
+    }
+    let found = lineage::descendants(ledger, id)?;
+    let steps = found.walk().into_iter().filter(|step| step.depth > 0 && !step.is_repeat);
+    Ok(steps
+        .map(|step| (step.node.id.kind.word().to_owned(), step.node.id, step.node.label.clone()))
+        .collect())
+}
+
+/// Returns a record's fields as JSON, or a directory's entries; `None` where there is no record to be read.
+fn fields(ledger: &Ledger, id: TypedId) -> Option<Value> {
+    let store = ledger.store();
+    if id.kind == Kind::Tree {
+        let entries = read_dir(id.id, &mut |node| store.get(node, MAX_RECORD)).ok()?;
+        let entry = |what: &What| match what {
+            What::File { size, id, .. } => json!({"size": size, "blake3": id.to_hex()}),
+            What::Dir(id) => json!({"tree": id.to_hex()}),
+            What::Link(target) => json!({"link": escape(target)}),
+        };
+        return Some(
+            entries.iter().map(|one| (escape(&one.name), entry(&one.what))).collect::<Map<_, _>>().into(),
+        );
+    }
+    let size = store.size(id.id).ok()?;
+    if id.kind == Kind::Blob {
+        return Some(json!({"size": size, "blake3": id.id.to_hex()}));
+    }
+    let bytes = store.get(id.id, MAX_RECORD).ok()?;
+    model::fields(&bytes).ok().map(|value| to_json(&value))
+}
+
+/// Writes a record's value as JSON: bytes in hex, references as ids.
+fn to_json(value: &codec::Value) -> Value {
+    use codec::Value as V;
+    match value {
+        V::Bool(value) => (*value).into(),
+        V::Integer(number) => i64::try_from(*number).map_or_else(|_| number.to_string().into(), Value::from),
+        V::Float(number) => {
+            serde_json::Number::from_f64(*number).map_or_else(|| number.to_string().into(), Value::Number)
+        }
+        V::Bytes(bytes) => hex(bytes).into(),
+        V::Text(text) => text.clone().into(),
+        V::Array(items) => match reference(items) {
+            Some(id) => id.to_string().into(),
+            None => items.iter().map(to_json).collect::<Vec<_>>().into(),
+        },
+        V::Map(fields) => {
+            fields.iter().map(|(key, value)| (key_text(key), to_json(value))).collect::<Map<_, _>>().into()
+        }
+        _ => Value::Null,
+    }
+}
+
+fn key_text(key: &codec::Value) -> String {
+    match key {
+        codec::Value::Text(text) => text.clone(),
+        other => to_json(other).to_string(),
+    }
+}
+
+/// Reads a pair of a kind's word and an id.
+fn reference(items: &[codec::Value]) -> Option<TypedId> {
+    let [codec::Value::Text(word), codec::Value::Bytes(id)] = items else { return None };
+    Some(TypedId::new(Kind::from_word(word)?, ObjectId::from_bytes(id.as_slice().try_into().ok()?)))
+}
+
+/// Writes a value on one line, ids shortened.
+fn short(value: &Value) -> String {
+    match value {
+        Value::String(text) => match text.split_once(':') {
+            Some((prefix, id)) if Kind::from_prefix(prefix).is_some() && id.len() == 64 => {
+                format!("{prefix}:{}", &id[..8])
+            }
+            _ => text.clone(),
+        },
+        Value::Array(items) => items.iter().map(short).collect::<Vec<_>>().join("  "),
+        Value::Object(fields) => {
+            let mut text = String::new();
+            for (key, value) in fields {
+                let _ = write!(text, "{}{key} {}", if text.is_empty() { "" } else { ", " }, short(value));
+            }
+            text
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Returns a claim as JSON.
+pub(super) fn claim(ledger: &Ledger, stated: &Stated) -> Value {
+    let links = stated.links.iter().map(|(role, to)| json!({"role": role, "id": to.to_string()}));
+    json!({
+        "statement": stated.claim.statement.to_hex(),
+        "index": stated.place.index,
+        "position": stated.place.position,
+        "key": stated.key.to_hex(),
+        "by": ledger.who(stated.key),
+        "time": ui::time(stated.time),
+        "sha256": stated.sha256.to_hex(),
+        "size": stated.size,
+        "links": links.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,145 @@
+//! `ledger trace`: what something came from, or what came from it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use crate::lineage::{self, Lineage};
+use crate::model::TypedId;
+
+use super::error::Failure;
+use super::settings::Context;
+use super::show::meant;
+use super::ui::{Answer, plain};
+
+/// Trace where something came from, or what came from it
+#[derive(Debug, clap::Args)]
+#[command(before_help = "  ledger trace out/step-300\n  ledger trace data:train --down   what depends on it")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
+pub(super) struct Args {
+    /// An id, a short id, a name, or a path that stands for what has its digest
+    #[arg(value_name = "ID|PATH")]
+    subject: String,
+    /// Everything that it came from; the default
+    #[arg(long, conflicts_with = "down")]
+    up: bool,
+    /// Everything that came from it
+    #[arg(long)]
+    down: bool,
+    /// Draw with Mermaid, for Markdown pages
+    #[arg(long, conflicts_with = "dot")]
+    mermaid: bool,
+    /// Draw with Graphviz
+    #[arg(long)]
+    dot: bool,
+}
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
+    let ledger = context.open()?;
+    let id = meant(&args.subject, &ledger, context)?;
+    let found = if args.down { lineage::descendants(&ledger, id)? } else { lineage::ancestors(&ledger, id)? };
+    if found.is_cut {
+        context.ui.warn(format!("only the first {} things are shown", lineage::MAX_NODES));
+    }
+    let mut answer = Answer::new("ledger.trace/1");
+    answer.set("root", id.to_string());
+    answer.set("direction", if args.down { "down" } else { "up" });
+    answer.set("nodes", nodes(&found));
+    answer.set("edges", edges(&found));
+    match (args.mermaid, args.dot) {
+        (true, _) => mermaid(&found, &mut answer),
+        (_, true) => dot(&found, &mut answer),
+        _ => tree(&found, !args.down, &mut answer),
+    }
+    Ok(answer)
+}
+
+fn nodes(found: &Lineage) -> Vec<Value> {
+    let node = |node: &lineage::Node| {
+        json!({
+            "id": node.id.to_string(),
+            "kind": node.id.kind.word(),
+            "label": node.label,
+            "statement": node.claim.as_ref().map(|claim| claim.place.index),
+            "available": node.is_available,
+            "none": node.none,
+        })
+    };
+    found.nodes.values().map(node).collect()
+}
+
+fn edges(found: &Lineage) -> Vec<Value> {
+    let of = |node: &lineage::Node| {
+        let from = node.id.to_string();
+        let edge = |edge: &lineage::Edge| json!({"from": from, "role": edge.role, "to": edge.to.to_string()});
+        node.edges.iter().map(edge).collect::<Vec<_>>()
+    };
+    found.nodes.values().flat_map(of).collect()
+}
+
+/// Tells the lineage as an indented list; upwards with what a plan says to have none of.
+fn tree(found: &Lineage, is_upwards: bool, answer: &mut Answer) {
+    for step in found.walk() {
+        let indent = "  ".repeat(step.depth);
+        let role = if step.role.is_empty() { String::new() } else { format!("{}  ", plain(step.role)) };
+        let mut line = format!("{indent}{role}{}", step.node.id.short());
+        if !step.node.label.is_empty() {
+            let _ = write!(line, "  {}", plain(&step.node.label));
+        }
+        if !step.node.is_available {
+            line.push_str("  (record not available)");
+        }
+        if step.is_repeat {
+            line.push_str("  (as above)");
+        }
+        answer.line(line);
+        if is_upwards && !step.is_repeat {
+            for (what, reason) in &step.node.none {
+                answer.line(format!("{indent}  {what}  none ({})", plain(reason)));
+            }
+        }
+    }
+}
+
+/// Numbers the nodes, since ids are too long to read in a drawing's source.
+fn numbers(found: &Lineage) -> BTreeMap<TypedId, usize> {
+    found.nodes.keys().copied().zip(0..).collect()
+}
+
+/// Writes a label that neither language takes for its own signs.
+fn quoted(text: &str, line_break: &str) -> String {
+    let safe = |c: char| if matches!(c, '"' | '<' | '>' | '\\' | '#') { '\'' } else { c };
+    plain(text).chars().map(safe).collect::<String>().replace('\n', line_break)
+}
+
+fn mermaid(found: &Lineage, answer: &mut Answer) {
+    let numbers = numbers(found);
+    answer.line("flowchart TD");
+    for (id, node) in &found.nodes {
+        let label = quoted(&format!("{}\n{}", id.short(), node.label), "<br/>");
+        answer.line(format!("  n{}[\"{}\"]", numbers[id], label.trim_end_matches("<br/>")));
+    }
+    for (id, node) in &found.nodes {
+        for edge in node.edges.iter().filter(|edge| numbers.contains_key(&edge.to)) {
+            let (from, to) = (numbers[id], numbers[&edge.to]);
+            answer.line(format!("  n{from} -->|\"{}\"| n{to}", quoted(&edge.role, " ")));
+        }
+    }
+}
+
+fn dot(found: &Lineage, answer: &mut Answer) {
+    let numbers = numbers(found);
+    answer.line("digraph lineage {\n  node [shape=box];");
+    for (id, node) in &found.nodes {
+        let label = quoted(&format!("{}\n{}", id.short(), node.label), "\\n");
+        answer.line(format!("  n{} [label=\"{}\"];", numbers[id], label.trim_end_matches("\\n")));
+    }
+    for (id, node) in &found.nodes {
+        for edge in node.edges.iter().filter(|edge| numbers.contains_key(&edge.to)) {
+            let (from, to) = (numbers[id], numbers[&edge.to]);
+            answer.line(format!("  n{from} -> n{to} [label=\"{}\"];", quoted(&edge.role, " ")));
+        }
+    }
+    answer.line("}");
+}

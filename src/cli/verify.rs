@@ -1,0 +1,248 @@
+//! `ledger verify`: what lies here, where it came from, and whether anything is wrong with it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::id::Digests;
+use crate::ledger::{Ledger, ResolveError, Wanted};
+use crate::model::{Kind, TypedId};
+use crate::verify::{self, Answer as Verdict, Report, Request, Subject, Trusted};
+
+use super::error::Failure;
+use super::settings::{Context, quoted};
+use super::ui::{Answer, Exit, Finding, Severity, Ui, plain};
+
+/// Verify bytes, signatures and lineage of a checkpoint
+#[derive(Debug, clap::Args)]
+#[command(before_help = "  ledger verify out/step-300\n  ledger verify out/step-300 --is ck:7f3a19 --repo .")]
+pub(super) struct Args {
+    /// A directory or file, or an id, whose files are then not read
+    #[arg(value_name = "DIR|ID", default_value = ".")]
+    subject: String,
+    /// What it must be; default is what it resembles most
+    #[arg(long, value_name = "ID|NAME")]
+    is: Option<String>,
+    /// A trusted ledger's id, or a trust file
+    #[arg(long, value_name = "ID|FILE")]
+    trust: Option<String>,
+    /// The repository that must hold the commit
+    #[arg(long, value_name = "DIR")]
+    repo: Option<PathBuf>,
+    /// What must be equal: bytes, or tensors, however files divide them
+    #[arg(long, value_name = "WHAT", default_value = "bytes", hide_possible_values = true)]
+    by: By,
+    /// Digests to compare: blake3, or all
+    #[arg(long, value_name = "WHICH", default_value = "blake3", hide_possible_values = true)]
+    digests: Which,
+    /// For new files that a loader reads: deny, warn or allow
+    #[arg(long, value_name = "HOW", default_value = "deny", hide_possible_values = true)]
+    extra: Extra,
+    /// Answer as of a log of this many statements
+    #[arg(long, value_name = "N")]
+    as_of: Option<u64>,
+    /// Read data and base models again where they were
+    #[arg(long)]
+    data: bool,
+    /// Fold the whole log again and follow every tree
+    #[arg(long)]
+    full: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum By {
+    Bytes,
+    Tensors,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Which {
+    Blake3,
+    All,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Extra {
+    Deny,
+    Warn,
+    Allow,
+}
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
+    let ledger = context.open()?;
+    let trust = context.trust(args.trust.as_deref())?;
+    context.ui.verbose(1, format!("note: trust comes from {}", trust.source));
+    let trusted = trust.ledgers.into_iter();
+    let request = Request {
+        is: args.is.as_deref().map(|text| wanted(text, &ledger)).transpose()?,
+        by_tensors: args.by == By::Tensors,
+        digests: if args.digests == Which::All { Digests::All } else { Digests::Blake3 },
+        extra: match args.extra {
+            Extra::Deny => verify::Extra::Deny,
+            Extra::Warn => verify::Extra::Warn,
+            Extra::Allow => verify::Extra::Allow,
+        },
+        repo: args.repo.clone(),
+        data: args.data,
+        trust: trusted.map(|one| Trusted { id: one.id, name: one.name, min_head: one.min_head }).collect(),
+        as_of: args.as_of,
+        full: args.full,
+        ..Request::new(subject(&args.subject, &ledger, context)?)
+    };
+    let progress = context.ui.progress("hashed", None);
+    let report = verify::verify(&ledger, &request, &|bytes| progress.add(bytes)).map_err(failure)?;
+    drop(progress);
+    Ok(answer(&report, &args.subject, &ledger, context))
+}
+
+/// Takes a text for a path if there is one, unless it is spelt as an id.
+fn subject(text: &str, ledger: &Ledger, context: &Context) -> Result<Subject, Failure> {
+    let is_id = text.split_once(':').is_some_and(|(prefix, _)| Kind::from_prefix(prefix).is_some());
+    if !is_id && Path::new(text).exists() {
+        return Ok(Subject::Path(PathBuf::from(text)));
+    }
+    match ledger.resolve(text, Wanted::Any, context.filled("LEDGER_RUN")) {
+        Ok(id) => Ok(Subject::Id(id)),
+        Err(ResolveError::Nothing(_)) if !is_id => {
+            let message = format!("`{text}` is neither a path nor an id in this ledger");
+            Err(Failure::new("no-such-id", Exit::Unknown, message))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Finds what `--is` names: a name is a checkpoint's before it is anything else's.
+fn wanted(text: &str, ledger: &Ledger) -> Result<TypedId, Failure> {
+    let found = match ledger.resolve(text, Wanted::Kind(Kind::Checkpoint), None) {
+        Err(ResolveError::Nothing(_) | ResolveError::WrongKind { .. }) => {
+            ledger.resolve(text, Wanted::Any, None)?
+        }
+        found => found?,
+    };
+    match found.kind {
+        Kind::Checkpoint | Kind::Dataset | Kind::Model => Ok(found),
+        kind => Err(Failure::usage(format!("`{text}` is a {kind}, which has no bytes on disk"))
+            .hint("ledger ls checkpoints")),
+    }
+}
+
+fn failure(error: verify::Error) -> Failure {
+    match error {
+        verify::Error::Walk(error) => error.into(),
+        verify::Error::Weights(error) => error.into(),
+        verify::Error::Ledger(error) => error.into(),
+    }
+}
+
+fn answer(report: &Report, asked: &str, ledger: &Ledger, context: &Context) -> Answer {
+    let verdict = report.answer();
+    let mut answer = Answer::new("ledger.verify/1");
+    let (severity, word, exit) = match verdict {
+        Verdict::Yes => (Severity::Ok, "yes", Exit::Ok),
+        Verdict::No => (Severity::Fail, "no", Exit::No),
+        Verdict::NotRecorded => (Severity::Unknown, "not-recorded", Exit::Unknown),
+        Verdict::Unknown => (Severity::Unknown, "unknown", Exit::Unknown),
+        Verdict::Damaged => (Severity::Fail, "damaged", Exit::Damaged),
+    };
+    answer.exit = exit;
+    answer.line(format!("{}  {}", padded(&context.ui, severity), plain(&sentence(report, asked))));
+    answer.findings = report.findings.iter().map(told).collect();
+    for finding in &mut answer.findings {
+        finding.hint = hint(&finding.kind, asked, ledger);
+    }
+    list(&mut answer, &context.ui);
+    let hints: BTreeSet<String> = answer.findings.iter().filter_map(|finding| finding.hint.clone()).collect();
+    for hint in hints {
+        answer.line(format!("hint: {hint}"));
+    }
+    answer.set("answer", word);
+    answer.set("subject", report.subject.map(|id| id.to_string()));
+    answer.set("path", report.place.clone());
+    answer.set("run", report.run.map(|id| id.to_string()));
+    answer.set("ledger", ledger.id().to_hex());
+    answer.set("size", Value::from(ledger.head().head().size));
+    answer
+}
+
+/// Says the answer in one sentence.
+fn sentence(report: &Report, asked: &str) -> String {
+    let Some(id) = report.subject else {
+        return match report.answer() {
+            Verdict::NotRecorded => format!("nothing in this ledger is what lies in {asked}"),
+            _ => format!("{asked} could not be verified"),
+        };
+    };
+    let place = report.place.as_ref().map_or(String::new(), |path| format!(" {path}"));
+    let what = format!("{}{place}", id.short());
+    let worst = report.findings.iter().max_by_key(|finding| finding.severity);
+    let why = worst.map_or("", |finding| finding.message.as_str());
+    let has = |slug: &str| report.findings.iter().any(|finding| finding.slug == slug);
+    match (report.answer(), report.run) {
+        (Verdict::Yes, Some(run)) => format!("{what} is what {} made", run.short()),
+        (Verdict::Yes, None) => format!("{what} is as recorded"),
+        (Verdict::No, _) if has("not-that-one") => format!("{asked} is another one than {what}"),
+        (Verdict::No, _) if has("wrong-bytes") || has("extra-file") => {
+            format!("{asked} is not {what} as it was recorded")
+        }
+        (Verdict::No, _) => format!("{what} is not to be relied on: {why}"),
+        (Verdict::Damaged, _) => format!("the ledger is damaged: {why}"),
+        _ => format!("{what} cannot be decided: {why}"),
+    }
+}
+
+/// Returns the command that helps with a finding.
+fn hint(slug: &str, asked: &str, ledger: &Ledger) -> Option<String> {
+    let asked = quoted(Path::new(asked));
+    match slug {
+        "signer-not-trusted" => Some(format!("ledger key trust {}", ledger.id())),
+        "wrong-bytes" => {
+            Some(format!("ledger verify {asked} --by tensors   (if it was saved again on purpose)"))
+        }
+        "not-recorded" => Some(format!("ledger record checkpoint {asked}   (if a run here made it)")),
+        "too-many" => Some(format!("ledger verify {asked} --is ck:ID")),
+        "damaged" | "claim-differs" | "log" => Some("ledger fsck".to_owned()),
+        _ => None,
+    }
+}
+
+/// Turns a finding of the library into one that is printed.
+pub(super) fn told(finding: &verify::Finding) -> Finding {
+    Finding {
+        kind: finding.slug.to_owned(),
+        id: finding.subject.map(|id| id.to_string()),
+        severity: match finding.severity {
+            verify::Severity::Ok => Severity::Ok,
+            verify::Severity::Skip => Severity::Skip,
+            verify::Severity::Warn => Severity::Warn,
+            verify::Severity::Unknown => Severity::Unknown,
+            verify::Severity::Fail | verify::Severity::Damaged => Severity::Fail,
+        },
+        at: finding.at.clone(),
+        message: finding.message.clone(),
+        hint: None,
+    }
+}
+
+/// Adds a line for each finding, aligned.
+pub(super) fn list(answer: &mut Answer, ui: &Ui) {
+    let width = answer.findings.iter().map(|finding| finding.kind.len()).max().unwrap_or(0);
+    let lines: Vec<String> = answer
+        .findings
+        .iter()
+        .map(|finding| {
+            let at = finding.at.as_ref().map_or(String::new(), |at| format!("{at}: "));
+            let text = plain(&format!("{at}{}", finding.message));
+            format!("  {}  {:<width$}  {text}", padded(ui, finding.severity), finding.kind)
+        })
+        .collect();
+    for line in lines {
+        answer.line(line);
+    }
+}
+
+/// Returns a severity's word in a column of its own, whatever colours it has.
+pub(super) fn padded(ui: &Ui, severity: Severity) -> String {
+    const WIDEST: usize = "unknown".len();
+    format!("{}{}", ui.word(severity), " ".repeat(WIDEST - severity.word().len()))
+}

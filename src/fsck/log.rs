@@ -1,0 +1,389 @@
+//! The log's files: tree head, bundles and tiles against each other, and the fold of all statements from the first.
+//!
+//! Three things must agree: the statements in the bundles, the hashes in the tiles, and the root that the head
+//! signs. Where two agree, the third is named. Head files are next door.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use crate::durable::{self, Durable};
+use crate::id::{LedgerId, StatementId, TreeHash, statement_id};
+use crate::log::key::PublicKey;
+use crate::log::merkle::CompactRange;
+use crate::log::note::{self, SignedHead};
+use crate::log::statement::Statement;
+use crate::log::tile::{self, FULL, Level, MAX_ENTRY, Tile};
+use crate::log::tree::{self, HashSource as _, MemoryTiles};
+use crate::log::{Log, files};
+use crate::model::{Facts, Kind, Role};
+use crate::state::{self, Reason, Signatures, Standing, State};
+use crate::verify::{Finding, Severity};
+
+use super::{Error, Rebuilt, Report, is_about_content, text_of};
+
+const MAX_BUNDLE: usize = FULL as usize * (MAX_ENTRY + 2);
+const MAX_TILE: usize = FULL as usize * 32;
+
+/// Checks head, bundles and tiles, and folds. `None` when nothing can be rebuilt from what is left.
+pub(super) fn check(
+    durable: &Durable,
+    cached: Option<&State>,
+    report: &mut Report,
+) -> Result<Option<Rebuilt>, Error> {
+    let log = Log::new(durable.clone());
+    let head = match log.head() {
+        Ok(head) => head,
+        Err(files::Error::Disk(error)) if !is_about_content(&error) => return Err(error.into()),
+        Err(error) => {
+            report.damaged("head", "log/checkpoint", text_of(&error));
+            return Ok(None);
+        }
+    };
+    let size = head.head().size;
+    let leaves = read_leaves(durable, size, report)?;
+    let hashes = read_hashes(durable, size, report)?;
+    let Some(tiles) = settle(&head, &leaves, &hashes, report) else { return Ok(None) };
+    check_upper_tiles(durable, size, &tiles, report)?;
+    check_names(durable, size, &log, report)?;
+    if leaves.iter().zip(0..).any(|(leaf, index)| *leaf != leaf_at(&tiles, index)) {
+        // Statements that are not the signed ones mean nothing, so nothing follows from them.
+        return Ok(None);
+    }
+    let rebuilt = fold(log, head, tiles, cached, report)?;
+    report.statements = size;
+    Ok(rebuilt)
+}
+
+/// Reads the bytes of a tile as a log of that size has it: its own file, or the beginning of a longer one.
+fn read_tile(durable: &Durable, tile: Tile, cap: usize) -> Result<Option<(String, Vec<u8>)>, durable::Error> {
+    let dir = PathBuf::from(format!("log/{}.p", tile.full().path()));
+    let width = |entry: &durable::Entry| entry.name.to_str()?.parse::<u16>().ok();
+    let wider: BTreeSet<u16> =
+        durable.list(&dir)?.iter().filter_map(width).filter(|width| *width > tile.width()).collect();
+    let longer = wider.into_iter().filter_map(|width| Tile::new(tile.level(), tile.n(), width));
+    for tile in [tile, tile.full()].into_iter().chain(longer) {
+        let path = format!("log/{}", tile.path());
+        if let Some(bytes) = durable.read(Path::new(&path), cap)? {
+            return Ok(Some((path, bytes)));
+        }
+    }
+    Ok(None)
+}
+
+/// Reads a tile's file or says what is wrong with it.
+fn tile_bytes(
+    durable: &Durable,
+    tile: Tile,
+    cap: usize,
+    report: &mut Report,
+) -> Result<Option<(String, Vec<u8>)>, Error> {
+    match read_tile(durable, tile, cap) {
+        Ok(Some(found)) => Ok(Some(found)),
+        Ok(None) => {
+            report.damaged("tile", format!("log/{}", tile.path()), "the file is missing");
+            Ok(None)
+        }
+        Err(error) if is_about_content(&error) => {
+            report.damaged("tile", format!("log/{}", tile.path()), text_of(&error));
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn tiles_of(level: Level, size: u64) -> impl Iterator<Item = Tile> {
+    (0..).map_while(move |n| Tile::at_size(level, n, size))
+}
+
+/// Returns the leaf hash of each statement in the bundles, or nothing where one cannot be read.
+fn read_leaves(durable: &Durable, size: u64, report: &mut Report) -> Result<Vec<Option<StatementId>>, Error> {
+    let mut leaves = Vec::new();
+    for tile in tiles_of(Level::Entries, size) {
+        let width = usize::from(tile.width());
+        let before = leaves.len();
+        if let Some((path, bytes)) = tile_bytes(durable, tile, MAX_BUNDLE, report)? {
+            let is_whole = path == format!("log/{}", tile.path());
+            let entries = if is_whole {
+                tile::decode_bundle(&bytes, tile.width())
+            } else {
+                tile::decode_bundle_start(&bytes, tile.width())
+            };
+            match entries {
+                Ok(entries) => leaves.extend(entries.iter().map(|entry| Some(statement_id(entry)))),
+                Err(error) => report.damaged("bundle", path, text_of(&error)),
+            }
+        }
+        leaves.resize(before + width, None);
+    }
+    Ok(leaves)
+}
+
+/// Returns the leaf hashes that the tiles hold, or nothing where one cannot be read.
+fn read_hashes(durable: &Durable, size: u64, report: &mut Report) -> Result<Vec<Option<StatementId>>, Error> {
+    let mut hashes = Vec::new();
+    for tile in tiles_of(Level::Hashes(0), size) {
+        let before = hashes.len();
+        if let Some(found) = hashes_of(durable, tile, report)? {
+            hashes.extend(found.iter().map(|hash| Some(StatementId::from_bytes(*hash.as_bytes()))));
+        }
+        hashes.resize(before + usize::from(tile.width()), None);
+    }
+    Ok(hashes)
+}
+
+fn hashes_of(durable: &Durable, tile: Tile, report: &mut Report) -> Result<Option<Vec<TreeHash>>, Error> {
+    let Some((path, bytes)) = tile_bytes(durable, tile, MAX_TILE, report)? else { return Ok(None) };
+    let wanted = usize::from(tile.width()) * 32;
+    let is_own = path == format!("log/{}", tile.path());
+    let fits =
+        if is_own { bytes.len() == wanted } else { bytes.len() > wanted && bytes.len().is_multiple_of(32) };
+    if !fits {
+        report.damaged("tile", path, format!("it has {} bytes", bytes.len()));
+        return Ok(None);
+    }
+    Ok(tile::decode_hashes(tile, &bytes[..wanted]).ok())
+}
+
+/// Finds out which of statements, tiles and head are right, names the others, and returns the tree.
+fn settle(
+    head: &SignedHead,
+    leaves: &[Option<StatementId>],
+    hashes: &[Option<StatementId>],
+    report: &mut Report,
+) -> Option<MemoryTiles> {
+    let root = head.head().root;
+    let by_leaves = whole(leaves).filter(|(range, _)| range.root() == root);
+    let by_hashes = whole(hashes).filter(|(range, _)| range.root() == root);
+    let differing: Vec<u64> = (0..)
+        .zip(leaves.iter().zip(hashes))
+        .filter(|(_, (leaf, hash))| leaf.is_some() && hash.is_some() && leaf != hash)
+        .map(|(index, _)| index)
+        .collect();
+    let bundle = |index: u64| format!("statement {index}");
+    let tile = |index: u64| {
+        let tile = Tile::at_size(Level::Hashes(0), index / u64::from(FULL), leaves.len() as u64);
+        tile.map_or_else(String::new, |tile| format!("log/{}", tile.path()))
+    };
+    match (by_hashes, by_leaves) {
+        (Some((_, tiles)), _) => {
+            for index in differing {
+                report.damaged("statement", bundle(index), "it is not the statement that the head covers");
+            }
+            Some(tiles)
+        }
+        (None, Some((_, tiles))) => {
+            let wrong: BTreeSet<String> = differing.into_iter().map(tile).collect();
+            for path in wrong {
+                report.damaged("tile", path, "its hashes are not those of the statements");
+            }
+            Some(tiles)
+        }
+        (None, None) => {
+            for index in &differing {
+                let text = format!("it and the hash in `{}` differ, and the head fits neither", tile(*index));
+                report.damaged("statement", bundle(*index), text);
+            }
+            let is_whole = leaves.iter().all(Option::is_some) && differing.is_empty();
+            if is_whole {
+                let text = "its root is not that of the statements and tiles, which agree with each other";
+                report.damaged("head", "log/checkpoint", text);
+            }
+            None
+        }
+    }
+}
+
+/// Builds the tree over leaves, if there are all of them.
+fn whole(leaves: &[Option<StatementId>]) -> Option<(CompactRange, MemoryTiles)> {
+    let (mut range, mut tiles) = (CompactRange::new(), MemoryTiles::new());
+    for leaf in leaves {
+        range.push((*leaf)?);
+        tiles.push((*leaf)?);
+    }
+    Some((range, tiles))
+}
+
+fn leaf_at(tiles: &MemoryTiles, index: u64) -> Option<StatementId> {
+    let (n, offset) = (index / u64::from(FULL), (index % u64::from(FULL)) as usize);
+    let hashes = tiles.hashes(0, n, offset as u16 + 1).ok()?;
+    hashes.last().map(|hash| StatementId::from_bytes(*hash.as_bytes()))
+}
+
+/// Compares the tiles above the leaves with the tree.
+fn check_upper_tiles(
+    durable: &Durable,
+    size: u64,
+    tiles: &MemoryTiles,
+    report: &mut Report,
+) -> Result<(), Error> {
+    for tile in Tile::all(size) {
+        let Level::Hashes(level @ 1..) = tile.level() else { continue };
+        let Some(found) = hashes_of(durable, tile, report)? else { continue };
+        if tiles.hashes(level, tile.n(), tile.width()).ok() != Some(found) {
+            let text = "its hashes are not those of the tiles below";
+            report.damaged("tile", format!("log/{}", tile.path()), text);
+        }
+    }
+    Ok(())
+}
+
+/// Looks at every other file under `tile/`: shorter forms of a tile begin it, longer ones belong to a commit that
+/// is not published yet, and nothing else has business there.
+fn check_names(durable: &Durable, size: u64, log: &Log, report: &mut Report) -> Result<(), Error> {
+    let is_unfinished = matches!(log.head_file(size), Ok(Some(_)));
+    for path in names_under(durable, Path::new("log/tile"))? {
+        let text = path.display().to_string();
+        let tile = text.strip_prefix("log/").and_then(|path| Tile::parse(path).ok());
+        let Some(tile) = tile else {
+            report.warn("stray", text, "it is not the path of a tile");
+            continue;
+        };
+        let current = Tile::at_size(tile.level(), tile.n(), size);
+        let cap = if tile.level() == Level::Entries { MAX_BUNDLE } else { MAX_TILE };
+        match current {
+            Some(current) if current == tile => {}
+            Some(current) if tile.width() < current.width() => {
+                // Readers of an older head may still ask for it, and must get what they were promised.
+                let older = match durable.read(&path, cap) {
+                    Ok(older) => older,
+                    Err(error) if is_about_content(&error) => None,
+                    Err(error) => return Err(error.into()),
+                };
+                let whole = read_tile(durable, current, cap)?;
+                let begins = match (&older, &whole) {
+                    (Some(older), Some((_, whole))) => begins(tile, older, whole),
+                    (_, None) => true,
+                    (None, _) => false,
+                };
+                if !begins {
+                    report.damaged("tile", text, "it is not the beginning of the longer one");
+                }
+            }
+            _ if is_unfinished => report.left_over(text, "written by a commit that is not published yet"),
+            _ => report.damaged("tile", text, "it is beyond the head, which no commit explains"),
+        }
+    }
+    Ok(())
+}
+
+/// Whether an older, shorter tile is the beginning of the current one.
+fn begins(tile: Tile, older: &[u8], whole: &[u8]) -> bool {
+    let is_exact = match tile.level() {
+        Level::Entries => tile::decode_bundle(older, tile.width()).is_ok(),
+        Level::Hashes(_) => older.len() == usize::from(tile.width()) * 32,
+    };
+    is_exact && whole.starts_with(older)
+}
+
+/// Returns the files below a directory, in order.
+pub(super) fn names_under(durable: &Durable, dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut names = Vec::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in durable.list(&dir)? {
+            let path = dir.join(&entry.name);
+            if entry.is_dir { open.push(path) } else { names.push(path) }
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Folds all statements with all signatures, and checks who signed the head.
+fn fold(
+    log: Log,
+    head: SignedHead,
+    tiles: MemoryTiles,
+    cached: Option<&State>,
+    report: &mut Report,
+) -> Result<Option<Rebuilt>, Error> {
+    let size = head.head().size;
+    let mut state = State::new();
+    let mut log_keys: Vec<PublicKey> = Vec::new();
+    let folded = log.statements::<files::Error>(size, 0, &mut |first, entries| {
+        let mut root_at = |size| tree::root_at(&tiles, size).map_err(files::Error::from);
+        let standings = match state::advance(&mut state, entries, Signatures::Check, &mut root_at) {
+            Ok(standings) => standings,
+            Err(state::Error::Root { source, .. }) => return Err(source),
+            // Only a comparison with a head diverges, and none is made here.
+            Err(_) => return Ok(()),
+        };
+        for ((entry, standing), index) in entries.iter().zip(standings).zip(first..) {
+            note_standing(index, entry, standing, cached, report);
+            if standing == Standing::Accepted {
+                log_keys.extend(log_keys_in(entry));
+            }
+        }
+        Ok(())
+    });
+    match folded {
+        Ok(()) => {}
+        Err(files::Error::Disk(error)) if !is_about_content(&error) => return Err(error.into()),
+        Err(error) => {
+            report.damaged("log", "log/tile/entries", text_of(&error));
+            return Ok(None);
+        }
+    }
+    let origin = state.ledger().map(note::origin);
+    if origin.as_ref() != Some(&head.head().origin) || state.keys().is_empty() {
+        let text = "the log does not begin with the genesis of the ledger that the head names";
+        report.damaged("genesis", "log/checkpoint", text);
+    }
+    let live: Vec<PublicKey> = state
+        .keys()
+        .into_iter()
+        .filter(|row| row.has(Role::Log))
+        .filter_map(|row| PublicKey::parse(&row.public).ok())
+        .collect();
+    if let Err(error) = head.verify(&live) {
+        report.damaged("head", "log/checkpoint", text_of(&error));
+    }
+    Ok(Some(Rebuilt { head, tiles, state, log_keys, log }))
+}
+
+fn note_standing(index: u64, entry: &[u8], standing: Standing, cached: Option<&State>, report: &mut Report) {
+    let at = format!("statement {index}");
+    if let Standing::Rejected(
+        reason @ (Reason::BadForm | Reason::BadSignature | Reason::ForeignLedger | Reason::OtherHistory),
+    ) = standing
+    {
+        // No honest writer orders such a statement. It counts for nothing, so nothing is damaged by it.
+        report.warn("rejected", at.clone(), format!("a writer put it into the log although it is {reason}"));
+    }
+    let known = cached.and_then(|state| state.statement(statement_id(entry)));
+    if let (Some(cached), true) = (known, cached.is_some())
+        && cached.1 != standing
+        && u64::from(cached.0) == index
+    {
+        let text = format!("the folded state in the cache says {}, the log says {standing}", cached.1);
+        report.warn("state-file", at, text);
+    }
+}
+
+/// Returns the keys that a statement makes log keys.
+fn log_keys_in(entry: &[u8]) -> Vec<PublicKey> {
+    let Ok(statement) = Statement::parse(entry) else { return Vec::new() };
+    let claims = statement.payload.claims.iter().filter(|claim| claim.kind == Kind::Key.word());
+    let keys = claims.filter_map(|claim| match Facts::decode(Kind::Key, &claim.facts) {
+        Ok(Facts::Key { key, roles, .. }) if roles.contains(&Role::Log) => PublicKey::parse(&key).ok(),
+        _ => None,
+    });
+    keys.collect()
+}
+
+impl Rebuilt {
+    /// Returns the ledger.
+    pub(super) fn ledger(&self) -> Option<LedgerId> {
+        self.state.ledger()
+    }
+
+    /// Returns a finding's place for one statement.
+    pub(super) fn leaf(&self, index: u64) -> Option<StatementId> {
+        leaf_at(&self.tiles, index)
+    }
+
+    /// Says that a claim in the log is contradicted.
+    pub(super) fn claim_finding(index: u32, text: String) -> Finding {
+        Finding::new(Severity::Damaged, "claim-differs", text).at(format!("statement {index}"))
+    }
+}

@@ -1,0 +1,228 @@
+//! The store: every object is its id, every object that the log needs is there, every record says what its claim
+//! says.
+//!
+//! What the log needs follows from accepted claims: the records that they are about, the records and trees that
+//! these link, and small captured files. Large data stay where they were and are not looked for. Display names
+//! and private records may have been left out on purpose.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use rayon::prelude::*;
+
+use crate::durable::{self, Durable};
+use crate::id::ObjectId;
+use crate::ledger::Stated;
+use crate::log::files;
+use crate::log::statement::Statement;
+use crate::model::content::{Node, Sums, What};
+use crate::model::{self, Facts, Kind, TypedId};
+use crate::state::{Place, Standing};
+use crate::store::{self, Entry, Store};
+use crate::verify::{Finding, Severity, contradiction};
+
+use super::{Error, MAX_RECORD, Rebuilt, Report, text_of};
+
+/// Hashes all objects, and follows the accepted claims to what must be there.
+pub(super) fn check(
+    durable: &Durable,
+    log: Option<&Rebuilt>,
+    progress: &(dyn Fn(u64) + Sync),
+    report: &mut Report,
+) -> Result<(), Error> {
+    let store = Store::new(durable.clone());
+    let mut there = BTreeSet::new();
+    for entry in store.walk().map_err(disk)? {
+        match entry {
+            Entry::Object(id, size) => {
+                there.insert(id);
+                report.objects += 1;
+                report.bytes += size;
+            }
+            Entry::Stray(path) => {
+                report.warn("stray", path.display().to_string(), "no object has a file of this name");
+            }
+        }
+    }
+    for entry in durable.list(Path::new(store::PACKS))? {
+        report.warn("stray", format!("packs/{}", entry.name.to_string_lossy()), "packs are not written yet");
+    }
+    let ids: Vec<ObjectId> = there.iter().copied().collect();
+    let wrong: Vec<(ObjectId, store::Error)> = ids
+        .par_iter()
+        .filter_map(|id| {
+            let result = store.copy_to(*id, &mut std::io::sink());
+            result.map(progress).err().map(|error| (*id, error))
+        })
+        .collect();
+    let mut damaged = BTreeSet::new();
+    for (id, error) in wrong {
+        damaged.insert(id);
+        let path = store::place(id).display().to_string();
+        report.damaged("object", path, text_of(&error));
+    }
+    let Some(log) = log else { return Ok(()) };
+    let mut need = Need { log, store: &store, open: BTreeMap::new(), seen: BTreeSet::new() };
+    need.claims(&damaged, report)?;
+    need.follow(&there, &damaged, report);
+    Ok(())
+}
+
+fn disk(error: store::Error) -> Error {
+    match error {
+        store::Error::Disk(error) => error.into(),
+        other => durable::Error::Io {
+            op: "read",
+            path: Path::new(store::OBJECTS).to_owned(),
+            source: std::io::Error::other(other),
+        }
+        .into(),
+    }
+}
+
+/// What is still to be looked for, with the statement that needs it.
+struct Need<'a> {
+    log: &'a Rebuilt,
+    store: &'a Store,
+    open: BTreeMap<TypedId, u32>,
+    seen: BTreeSet<TypedId>,
+}
+
+impl Need<'_> {
+    fn add(&mut self, role: &str, id: TypedId, index: u32) {
+        // A root that is one file is the user's data, which stays where it is.
+        let is_kept = !(role == "root" && id.kind == Kind::Blob);
+        if is_kept && !self.seen.contains(&id) {
+            self.open.entry(id).or_insert(index);
+        }
+    }
+
+    /// Collects what accepted claims are about and link, and holds claims against their records.
+    fn claims(&mut self, damaged: &BTreeSet<ObjectId>, report: &mut Report) -> Result<(), Error> {
+        let size = self.log.head.head().size;
+        let mut claims: Vec<Stated> = Vec::new();
+        let read = self.log.log.statements::<files::Error>(size, 0, &mut |first, entries| {
+            for (entry, index) in entries.iter().zip(first as u32..) {
+                let Ok(statement) = Statement::parse(entry) else { continue };
+                if !matches!(self.log.state.statement(statement.id), Some((_, Standing::Accepted))) {
+                    continue;
+                }
+                claims.extend(stated(&statement, index));
+            }
+            for claim in claims.drain(..) {
+                let index = claim.place.index;
+                self.add("", claim.object, index);
+                for (role, target) in &claim.links {
+                    self.add(role, *target, index);
+                }
+                if damaged.contains(&claim.object.id) {
+                    continue;
+                }
+                let Ok(bytes) = self.store.get(claim.object.id, MAX_RECORD) else { continue };
+                if let Some(text) = contradiction(&claim, &bytes) {
+                    let text = format!("{}: {text}", claim.object);
+                    report.findings.push(Rebuilt::claim_finding(index, text).on(claim.object));
+                }
+            }
+            Ok(())
+        });
+        match read {
+            Err(files::Error::Disk(error)) => Err(error.into()),
+            // What else is wrong with the files has been said.
+            _ => Ok(()),
+        }
+    }
+
+    /// Looks for everything on the list, and adds what the found records and tree nodes name.
+    fn follow(&mut self, there: &BTreeSet<ObjectId>, damaged: &BTreeSet<ObjectId>, report: &mut Report) {
+        while let Some((id, index)) = self.open.pop_first() {
+            if !self.seen.insert(id) || damaged.contains(&id.id) {
+                continue;
+            }
+            if !there.contains(&id.id) {
+                self.missing(id, index, report);
+                continue;
+            }
+            if matches!(id.kind, Kind::Blob | Kind::Tensors) {
+                continue;
+            }
+            let Ok(bytes) = self.store.get(id.id, MAX_RECORD) else { continue };
+            match parts(id.kind, &bytes) {
+                Ok(parts) => parts.into_iter().for_each(|(role, part)| self.add(role, part, index)),
+                Err(text) => {
+                    let text = format!("{id} is linked and is not one: {text}");
+                    let finding = Finding::new(Severity::Damaged, "record", text).on(id);
+                    report.findings.push(finding.at(store::place(id.id).display().to_string()));
+                }
+            }
+        }
+    }
+
+    fn missing(&self, id: TypedId, index: u32, report: &mut Report) {
+        if self.log.state.erased(id.id).is_some() {
+            return;
+        }
+        // These may be left out when a ledger is handed on; everything else holds without them.
+        let severity = match id.kind {
+            Kind::Private | Kind::Holder | Kind::About => Severity::Warn,
+            _ => Severity::Damaged,
+        };
+        let text = format!("{id} is missing; statement {index} needs it");
+        let finding = Finding::new(severity, "missing", text).on(id);
+        report.findings.push(finding.at(store::place(id.id).display().to_string()));
+    }
+}
+
+/// Returns what the bytes of an object name that must be in the store, too.
+fn parts(kind: Kind, bytes: &[u8]) -> Result<Vec<(&'static str, TypedId)>, String> {
+    let say = |error: &dyn std::error::Error| text_of(error);
+    match kind {
+        Kind::Tree => {
+            let tree = |id| ("", TypedId::new(Kind::Tree, id));
+            Ok(match Node::decode(bytes).map_err(|error| say(&error))? {
+                Node::Split(children) => children.into_iter().map(|(_, id)| tree(id)).collect(),
+                Node::Leaf(entries) => {
+                    let dirs = entries.into_iter().filter_map(|entry| match entry.what {
+                        What::Dir(id) => Some(tree(id)),
+                        What::File { .. } | What::Link(_) => None,
+                    });
+                    dirs.collect()
+                }
+            })
+        }
+        Kind::Sums => {
+            let sums = Sums::decode(bytes).map_err(|error| say(&error))?;
+            let below = sums.below.into_iter().map(|id| ("", TypedId::new(Kind::Sums, id)));
+            Ok(below.collect())
+        }
+        // Their bytes are text in a user's form, and a reference says what they are.
+        Kind::Contract | Kind::Policy => Ok(Vec::new()),
+        _ => {
+            let said = model::project(kind, bytes).map_err(|error| say(&error))?;
+            Ok(said.links.into_iter().map(|link| (link.role, link.target)).collect())
+        }
+    }
+}
+
+/// Returns the claims of a statement whose kinds this version knows.
+fn stated(statement: &Statement<'_>, index: u32) -> Vec<Stated> {
+    let claims = statement.payload.claims.iter().zip(0u16..).filter_map(|(claim, position)| {
+        let kind = Kind::from_word(&claim.kind)?;
+        let links = claim.links.iter().filter_map(|link| {
+            Some((link.role.to_string(), TypedId::new(Kind::from_word(&link.kind)?, link.id)))
+        });
+        Some(Stated {
+            claim: crate::id::ClaimRef { statement: statement.id, position },
+            place: Place { index, position },
+            key: statement.kid,
+            holder: statement.iss,
+            time: statement.iat,
+            object: TypedId::new(kind, claim.object),
+            sha256: claim.sha256,
+            size: claim.size,
+            links: links.collect(),
+            facts: Facts::decode(kind, &claim.facts).unwrap_or(Facts::None),
+        })
+    });
+    claims.collect()
+}
