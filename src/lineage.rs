@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::codec::MAX_RECORD;
 use crate::ledger::{Error, Ledger, Stated};
 use crate::model::{
-    self, Benchmark, Checkpoint, Code, Dirt, Environment, Eval, Facts, Kind, Plan, TypedId, content,
+    self, Benchmark, Checkpoint, Code, Dirt, Environment, Eval, Facts, Kind, Plan, Private, TypedId, content,
 };
 use crate::state::{DigestRole, Standing};
 
@@ -90,6 +90,7 @@ pub struct Step<'a> {
 pub fn ancestors(ledger: &Ledger, id: TypedId) -> Result<Lineage, Error> {
     let mut lineage = Lineage { root: id, nodes: BTreeMap::new(), is_cut: false };
     let mut open = VecDeque::from([id]);
+    let mut paths = BTreeMap::new();
     while let Some(id) = open.pop_front() {
         if lineage.nodes.contains_key(&id) {
             continue;
@@ -101,6 +102,11 @@ pub fn ancestors(ledger: &Ledger, id: TypedId) -> Result<Lineage, Error> {
         let claim = ledger.claim_of(id)?;
         let mut node = node(ledger, id, claim);
         node.edges = edges(ledger, &node, id == lineage.root)?;
+        if let Some(path) = paths.get(&id) {
+            node.label =
+                if node.label.is_empty() { String::clone(path) } else { format!("{}, {path}", node.label) };
+        }
+        paths.extend(input_paths(ledger, &node));
         open.extend(node.edges.iter().map(|edge| edge.to));
         lineage.nodes.insert(id, node);
     }
@@ -305,6 +311,24 @@ fn edges(ledger: &Ledger, node: &Node, is_root: bool) -> Result<Vec<Edge>, Error
         (_, None) => {}
     }
     Ok(edges)
+}
+
+/// Returns where a plan's config, data and base models lay, as far as its private record tells.
+fn input_paths(ledger: &Ledger, plan: &Node) -> BTreeMap<TypedId, String> {
+    let private =
+        plan.claim.as_ref().filter(|_| plan.id.kind == Kind::Plan).and_then(|claim| claim.link("private"));
+    let Some(private) = private.and_then(|id| ledger.record::<Private>(id.id).ok()) else {
+        return BTreeMap::new();
+    };
+    let of = |edge: &Edge| {
+        let texts: Vec<&String> = match edge.role.as_str() {
+            "config" => (0..).map_while(|n| private.paths.get(&format!("config {n}"))).collect(),
+            role => private.paths.get(role).into_iter().collect(),
+        };
+        let text = texts.into_iter().cloned().collect::<Vec<_>>().join(", ");
+        (!text.is_empty()).then_some((edge.to, text))
+    };
+    plan.edges.iter().filter_map(of).collect()
 }
 
 /// Returns the first checkpoint that was recorded with these weights.

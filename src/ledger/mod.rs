@@ -482,7 +482,9 @@ impl Ledger {
         let short = &key.to_hex()[..4];
         let Some(row) = self.state.key(key) else { return format!("unknown key {short}") };
         let name = self.holder_name(row.holder).unwrap_or_else(|| format!("{}", row.holder)[..8].to_owned());
-        let roles: Vec<&str> = row.roles.iter().map(|role| role.word()).collect();
+        let mut roles: Vec<&str> = row.roles.iter().map(|role| role.word()).collect();
+        // An owner has whatever roles an owner takes; one word says that.
+        roles = if row.has(Role::Owner) { vec![Role::Owner.word()] } else { roles };
         let roles = if roles.is_empty() { "no role".to_owned() } else { roles.join("+") };
         format!("{name} ({roles} {short})")
     }

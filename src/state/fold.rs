@@ -11,8 +11,8 @@ use crate::id::{ClaimRef, HolderId, KeyId, LedgerId, ObjectId};
 use crate::log::key::{self, PublicKey};
 use crate::log::statement::{Claim, Statement};
 use crate::model::{
-    COMMON_LINKS, Count, DeploymentAction, Facts, FactsError, Kind, Name, NameAction, PromotionAction, Role, StatedBy,
-    Status, Target, TypedId,
+    COMMON_LINKS, Count, DeploymentAction, Facts, FactsError, Kind, Name, NameAction, PromotionAction, Role,
+    StatedBy, Status, Target, TypedId,
 };
 
 use super::rows::{AttemptRow, DigestRole, KeyRow, Mark, MarkTarget, NameRow, Place, RunRow, join};
@@ -280,7 +280,8 @@ impl State {
                 Err(standing) => return Err(standing),
             }
         }
-        let opens = |(n, claim): (usize, &Known<'_>)| claim.kind == if n == 0 { Kind::Genesis } else { Kind::Key };
+        let opens =
+            |(n, claim): (usize, &Known<'_>)| claim.kind == if n == 0 { Kind::Genesis } else { Kind::Key };
         if index == 0 && !claims.iter().enumerate().all(opens) {
             // The first statement opens the ledger and does nothing else.
             return reject(Reason::BadForm);
