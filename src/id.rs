@@ -254,6 +254,11 @@ pub fn object_id(bytes: &[u8]) -> ObjectId {
     ObjectId(*blake3::hash(bytes).as_bytes())
 }
 
+/// BLAKE3 of many bytes in memory, on all cores.
+pub fn object_id_of_many(bytes: &[u8]) -> ObjectId {
+    ObjectId(*blake3::Hasher::new().update_rayon(bytes).finalize().as_bytes())
+}
+
 /// SHA-256 of whole bytes in memory.
 pub fn sha256(bytes: &[u8]) -> Sha256 {
     Sha256(sha2::Sha256::digest(bytes).into())

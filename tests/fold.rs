@@ -2,6 +2,7 @@
 //!
 //! Statements are signed here and folded without a disk; how they get into a log is tested elsewhere. Every
 //! scene ends with [`Scene::end`], which folds its whole log again, in one piece and from a State file.
+#![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -50,6 +51,11 @@ fn kim_log() -> Party {
 
 const OWNER: [Role; 5] = [Role::Owner, Role::Author, Role::Evaluator, Role::Reviewer, Role::Approver];
 const NONCE: [u8; 16] = [7; 16];
+
+/// Makes a claim that differs from others by a text.
+type Make = Box<dyn Fn(&str) -> Claim<'static>>;
+/// Makes the claims of a first statement for an author key and a log key.
+type FirstClaims = fn(&Party, &Party) -> Vec<Claim<'static>>;
 
 /// A log in memory with its fold.
 struct Scene {
@@ -343,6 +349,11 @@ fn bad_form() {
     scene.kim_not(Reason::BadForm, vec![claim(Kind::Dataset, "d", &[], &Facts::None)]);
     let other = [("root", id(Kind::Sums, "a"))];
     scene.kim_not(Reason::BadForm, vec![claim(Kind::Dataset, "d", &other, &Facts::None)]);
+    let salts = ["a", "b"].map(|salt| ("private", id(Kind::Private, salt)));
+    let anything = ("subject", id(Kind::Blob, "x"));
+    let two = claim(Kind::Note, "l", &[anything, salts[0], salts[1]], &Facts::None);
+    scene.kim_not(Reason::BadForm, vec![two]);
+    scene.kim(vec![claim(Kind::Note, "l", &[anything, salts[0]], &Facts::None)]);
     scene.kim(vec![dataset("d", None)]);
     scene.kim_not(Reason::BadForm, vec![claim(Kind::Plan, "r", &[], &Facts::None)]);
     scene.kim(vec![plan("r"), start("s", "r", &[])]);
@@ -473,7 +484,6 @@ fn role_not_allowed() {
     scene.kim(vec![verdict("v"), eval("x", Some("c")), channel("h")]);
     let c = id(Kind::Checkpoint, "c");
     let import = |text: &str| claim(Kind::Import, text, &[("document", id(Kind::Blob, "d"))], &Facts::None);
-    type Make = Box<dyn Fn(&str) -> Claim<'static>>;
     let on = |kind, role, target, facts: Facts| -> Make {
         Box::new(move |text| claim(kind, text, &[(role, target)], &facts))
     };
@@ -733,7 +743,7 @@ fn a_recovery_key_adds_and_revokes_owners_and_nothing_else() {
 
 #[test]
 fn a_genesis_that_is_not_its_own_authority_opens_nothing() {
-    let cases: [(Reason, fn(&Party, &Party) -> Vec<Claim<'static>>); 5] = [
+    let cases: [(Reason, FirstClaims); 5] = [
         (Reason::UnknownKey, |_, _| vec![genesis()]),
         (Reason::BadForm, |kim, log| {
             vec![key(kim, &OWNER, Some(&NONCE)), key(log, &[Role::Log], Some(&NONCE))]
@@ -1018,7 +1028,7 @@ fn what_newer_rules_say_is_carried_and_satisfies_nothing() {
 fn every_reason_has_a_test_of_its_name() {
     let text = include_str!("fold.rs");
     for reason in Reason::ALL {
-        let test = format!("fn {}() {{", reason.word().replace('-', "_"));
-        assert!(text.contains(&test), "{reason}");
+        let opening = format!("fn {}() {{", reason.word().replace('-', "_"));
+        assert!(text.contains(&opening), "{reason}");
     }
 }

@@ -129,6 +129,33 @@ impl Ledger {
         }
     }
 
+    /// Finishes commits that were left half done, and sets a file aside that is in their way and is none.
+    ///
+    /// Such a file extends the published head and is damaged, or no log key of the ledger signed it. Nothing is
+    /// lost with it: what it would have committed is still pending. Returns the size that it extends.
+    pub fn repair(&mut self) -> Result<Option<u64>, Error> {
+        let is_none = |error: &Error| {
+            use files::Error as Files;
+            matches!(
+                error,
+                Error::Files(Files::HeadFile { .. } | Files::BatchRoot { .. })
+                    | Error::HeadSignature { .. }
+                    | Error::Genesis
+                    | Error::Log(_)
+            )
+        };
+        match self.refresh() {
+            Ok(()) => Ok(None),
+            Err(error) if is_none(&error) => {
+                let size = self.head.head().size;
+                self.log.set_aside(size)?;
+                self.refresh()?;
+                Ok(Some(size))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Finishes a commit after checking that a log key signed it in the state that it closes.
     fn finish(&mut self, file: &HeadFile) -> Result<(), Error> {
         let mut state = self.state.clone();

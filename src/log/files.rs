@@ -123,6 +123,12 @@ impl Log {
         Ok(self.durable.sync_dir(path.parent().unwrap_or(Path::new("log")))?)
     }
 
+    /// Moves a file that extends a size and is no commit out of the way.
+    pub fn set_aside(&self, extends: u64) -> Result<(), Error> {
+        let to = log_path("refused").join("heads").join(tile::grouped(extends));
+        Ok(self.durable.rename(&head_file_path(extends), &to)?)
+    }
+
     /// Writes a commit's bundles and tiles, and publishes its head.
     ///
     /// It needs no key: the head is signed already, which the caller has checked. What it writes is the same

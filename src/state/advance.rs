@@ -12,8 +12,8 @@ use crate::id::{KeyId, StatementId, TreeHash, statement_id};
 use crate::log::head_file::MAX_BATCH;
 use crate::log::key::PublicKey;
 use crate::log::statement::Statement;
-use crate::model::{Facts, Kind};
 
+use super::fold::{Judged, Known, know};
 use super::{Checks, Standing, State};
 
 /// Statements that are parsed and checked at a time. A commit has no more, so it is one chunk.
@@ -65,69 +65,88 @@ pub fn advance<E: std::error::Error + 'static>(
     root_at: &mut dyn FnMut(u64) -> Result<TreeHash, E>,
 ) -> Result<Vec<Standing>, Error<E>> {
     let mut standings = Vec::with_capacity(leaves.len());
-    for chunk in leaves.chunks(CHUNK) {
-        let mut roots: HashMap<u64, TreeHash> = HashMap::new();
-        let parsed = parse_all(chunk);
-        let first = state.size();
-        let seen = parsed.iter().filter_map(|(_, parsed)| parsed.as_ref()?.payload.seen);
-        let recent: HashSet<u64> = seen.map(|seen| seen.size).filter(|size| *size >= first).collect();
-        let keys = keys_for(state, &parsed);
-        let good: Vec<bool> =
-            parsed.par_iter().map(|(_, parsed)| signature(parsed.as_ref(), signatures, &keys)).collect();
-        for ((id, parsed), signature) in parsed.iter().zip(good) {
-            if recent.contains(&state.size()) {
-                roots.insert(state.size(), state.root());
+    let mut chunks = leaves.chunks(CHUNK);
+    let mut ready = chunks.next().map(read_all);
+    while let Some(read) = ready.take() {
+        let following = chunks.next();
+        // Reading needs no state, so the next chunk is read while this one is folded.
+        rayon::in_place_scope(|scope| {
+            if let Some(chunk) = following {
+                scope.spawn(|_| ready = Some(read_all(chunk)));
             }
-            let seen = match parsed.as_ref().and_then(|statement| statement.payload.seen) {
-                None => true,
-                Some(seen) if !(1..=state.size()).contains(&seen.size) => false,
-                Some(seen) => {
-                    let size = seen.size;
-                    if let Entry::Vacant(vacant) = roots.entry(size) {
-                        vacant.insert(root_at(size).map_err(|source| Error::Root { size, source })?);
-                    }
-                    roots.get(&size) == Some(&seen.root)
-                }
-            };
-            standings.push(state.apply(*id, parsed.as_ref(), Checks { seen, signature }));
-        }
+            fold_chunk(state, read, signatures, root_at, &mut standings)
+        })?;
     }
     Ok(standings)
 }
 
-/// Parses leaves on all cores; `None` stands for one that is not a statement in its one byte form.
-pub fn parse_all<'a>(leaves: &[&'a [u8]]) -> Vec<(StatementId, Option<Statement<'a>>)> {
-    let one = |leaf: &&'a [u8]| match Statement::parse(leaf) {
-        Ok(statement) => (statement.id, Some(statement)),
-        Err(_) => (statement_id(leaf), None),
+fn fold_chunk<E: std::error::Error + 'static>(
+    state: &mut State,
+    chunk: Vec<Read<'_>>,
+    signatures: Signatures,
+    root_at: &mut dyn FnMut(u64) -> Result<TreeHash, E>,
+    standings: &mut Vec<Standing>,
+) -> Result<(), Error<E>> {
+    let mut roots: HashMap<u64, TreeHash> = HashMap::new();
+    let first = state.size();
+    let seen = chunk.iter().filter_map(|read| read.words.as_ref()?.0.payload.seen);
+    let recent: HashSet<u64> = seen.map(|seen| seen.size).filter(|size| *size >= first).collect();
+    let keys = keys_for(state, &chunk);
+    let good: Vec<bool> = chunk.par_iter().map(|read| signature(read, signatures, &keys)).collect();
+    for (Read { id, words }, signature) in chunk.into_iter().zip(good) {
+        if recent.contains(&state.size()) {
+            roots.insert(state.size(), state.root());
+        }
+        let seen = match words.as_ref().and_then(|(statement, _)| statement.payload.seen) {
+            None => true,
+            Some(seen) if !(1..=state.size()).contains(&seen.size) => false,
+            Some(seen) => {
+                let size = seen.size;
+                if let Entry::Vacant(vacant) = roots.entry(size) {
+                    vacant.insert(root_at(size).map_err(|source| Error::Root { size, source })?);
+                }
+                roots.get(&size) == Some(&seen.root)
+            }
+        };
+        let (statement, known) = words.unzip();
+        standings.push(state.apply_known(id, statement.as_ref().zip(known), Checks { seen, signature }));
+    }
+    Ok(())
+}
+
+/// A leaf as far as it can be understood without a state.
+struct Read<'a> {
+    id: StatementId,
+    /// Absent when the leaf is not a statement in its one byte form.
+    words: Option<(Statement<'a>, Vec<Judged<Known>>)>,
+}
+
+/// Parses leaves on all cores.
+fn read_all<'a>(leaves: &[&'a [u8]]) -> Vec<Read<'a>> {
+    let read = |leaf: &&'a [u8]| match Statement::parse(leaf) {
+        Ok(statement) => {
+            let known = statement.payload.claims.iter().map(know).collect();
+            Read { id: statement.id, words: Some((statement, known)) }
+        }
+        Err(_) => Read { id: statement_id(leaf), words: None },
     };
-    leaves.par_iter().map(one).collect()
+    leaves.par_iter().map(read).collect()
 }
 
 /// Collects the keys that may have signed these statements: those known, and those that they introduce.
 ///
 /// Whether a key had a role at its place is judged by the fold; here a key only has to be found.
-fn keys_for(state: &State, parsed: &[(StatementId, Option<Statement<'_>>)]) -> HashMap<KeyId, PublicKey> {
+fn keys_for(state: &State, chunk: &[Read<'_>]) -> HashMap<KeyId, PublicKey> {
     let mut raw: Vec<[u8; 32]> = state.keys().into_iter().map(|row| row.public).collect();
-    for claim in parsed.iter().flat_map(|(_, parsed)| parsed).flat_map(|statement| &statement.payload.claims)
-    {
-        if claim.kind == Kind::Key.word()
-            && let Ok(Facts::Key { key, .. }) = Facts::decode(Kind::Key, &claim.facts)
-        {
-            raw.push(key);
-        }
-    }
+    let claims = chunk.iter().filter_map(|read| read.words.as_ref()).flat_map(|(_, known)| known);
+    raw.extend(claims.flatten().filter_map(Known::public_key));
     let parse = |raw: [u8; 32]| PublicKey::parse(&raw).ok().map(|key| (key.thumbprint(), key));
     raw.into_iter().filter_map(parse).collect()
 }
 
-fn signature(
-    parsed: Option<&Statement<'_>>,
-    signatures: Signatures,
-    keys: &HashMap<KeyId, PublicKey>,
-) -> bool {
-    match (parsed, signatures) {
-        (Some(statement), Signatures::Check) => {
+fn signature(read: &Read<'_>, signatures: Signatures, keys: &HashMap<KeyId, PublicKey>) -> bool {
+    match (&read.words, signatures) {
+        (Some((statement, _)), Signatures::Check) => {
             keys.get(&statement.kid).is_some_and(|key| statement.verify(key).is_ok())
         }
         (Some(_), Signatures::Trust) => true,

@@ -42,17 +42,19 @@ impl State {
         self.marks.write(&mut out);
         self.requests.write(&mut out);
         self.erased.write(&mut out);
-        let checksum = id::object_id(&out[48..]);
+        let checksum = id::object_id_of_many(&out[48..]);
         out[16..48].copy_from_slice(checksum.as_bytes());
         Some(out)
     }
 
     /// Reads a State file; `None` if it is damaged, of another version, or of another ledger.
     pub fn from_file(bytes: Vec<u8>, ledger: LedgerId) -> Option<Self> {
-        if bytes.get(..16)? != MAGIC || bytes.get(16..48)? != id::object_id(bytes.get(48..)?).as_bytes() {
+        if bytes.get(..16)? != MAGIC
+            || bytes.get(16..48)? != id::object_id_of_many(bytes.get(48..)?).as_bytes()
+        {
             return None;
         }
-        let file: Arc<[u8]> = bytes.into();
+        let file = Arc::new(bytes);
         let mut at = 48;
         let mut take = |len: usize| {
             let part = file.get(at..at + len);

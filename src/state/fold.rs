@@ -138,28 +138,46 @@ impl Checks {
     pub const GOOD: Self = Self { seen: true, signature: true };
 }
 
-type Judged<T> = Result<T, Standing>;
+pub(super) type Judged<T> = Result<T, Standing>;
 
 const fn reject<T>(reason: Reason) -> Judged<T> {
     Err(Standing::Rejected(reason))
 }
 
+/// A link with its role and kind understood.
+#[derive(Debug)]
+struct Linked {
+    role: &'static str,
+    target: TypedId,
+    /// Whether an accepted claim of the target must stand earlier or in the same statement.
+    needs_claim: bool,
+}
+
 /// A claim with its kind and facts understood.
-struct Known<'a> {
+#[derive(Debug)]
+pub(super) struct Known {
     kind: Kind,
     id: TypedId,
     facts: Facts,
-    links: Vec<(&'a str, TypedId)>,
+    links: Vec<Linked>,
     prev: Option<ClaimRef>,
 }
 
-impl Known<'_> {
+impl Known {
+    /// Returns the public key that the claim is about, if it is about one.
+    pub(super) fn public_key(&self) -> Option<[u8; 32]> {
+        match self.facts {
+            Facts::Key { key, .. } => Some(key),
+            _ => None,
+        }
+    }
+
     fn link(&self, role: &str) -> Option<TypedId> {
-        self.links.iter().find(|(name, _)| *name == role).map(|(_, target)| *target)
+        self.links.iter().find(|link| link.role == role).map(|link| link.target)
     }
 
     fn all<'s>(&'s self, role: &'s str) -> impl Iterator<Item = TypedId> + 's {
-        self.links.iter().filter(move |(name, _)| *name == role).map(|(_, target)| *target)
+        self.links.iter().filter(move |link| link.role == role).map(|link| link.target)
     }
 }
 
@@ -175,7 +193,7 @@ struct Author<'a> {
     ended: BTreeSet<ObjectId>,
     keys: BTreeMap<KeyId, (HolderId, BTreeSet<Role>)>,
     registers: BTreeSet<[u8; 33]>,
-    known: &'a [Known<'a>],
+    known: &'a [Known],
 }
 
 impl Author<'_> {
@@ -195,7 +213,8 @@ impl State {
         if let Some((_, standing)) = self.statement(statement.id) {
             return standing;
         }
-        match self.understand(statement, self.size() as u32, checks) {
+        let known = statement.payload.claims.iter().map(know).collect();
+        match self.understand(statement, known, self.size() as u32, checks) {
             Ok(_) => Standing::Accepted,
             Err(standing) => standing,
         }
@@ -210,6 +229,17 @@ impl State {
         parsed: Option<&Statement<'_>>,
         checks: Checks,
     ) -> Standing {
+        let known = parsed.map(|statement| statement.payload.claims.iter().map(know).collect());
+        self.apply_known(id, parsed.zip(known), checks)
+    }
+
+    /// Does what [`Self::apply`] does, with the statement's claims understood beforehand.
+    pub(super) fn apply_known(
+        &mut self,
+        id: crate::id::StatementId,
+        parsed: Option<(&Statement<'_>, Vec<Judged<Known>>)>,
+        checks: Checks,
+    ) -> Standing {
         let index = self.size() as u32;
         self.range.push(id);
         // The same leaf twice keeps its first place and standing, and has no effect a second time: what was
@@ -217,9 +247,10 @@ impl State {
         if let Some((_, standing)) = self.statement(id) {
             return standing;
         }
+        let kid = parsed.as_ref().map(|(statement, _)| statement.kid);
         let standing = match parsed {
             None => Standing::Rejected(Reason::BadForm),
-            Some(statement) => match self.understand(statement, index, checks) {
+            Some((statement, known)) => match self.understand(statement, known, index, checks) {
                 Ok((author, known)) => {
                     let (key, holder) = author;
                     self.record(statement, key, holder, &known, index);
@@ -231,18 +262,19 @@ impl State {
         if index == 0 {
             self.ledger = Some(LedgerId::of_genesis(id));
         }
-        let author = parsed.and_then(|statement| self.key_number(statement.kid)).unwrap_or(u32::MAX);
+        let author = kid.and_then(|kid| self.key_number(kid)).unwrap_or(u32::MAX);
         let row = join(&[&index.to_be_bytes(), &[standing.number()], &author.to_be_bytes()]);
         self.statements.set(*id.as_bytes(), row);
         standing
     }
 
-    fn understand<'a>(
+    fn understand(
         &self,
-        statement: &'a Statement<'a>,
+        statement: &Statement<'_>,
+        known: Vec<Judged<Known>>,
         index: u32,
         checks: Checks,
-    ) -> Judged<((KeyId, HolderId), Vec<Known<'a>>)> {
+    ) -> Judged<((KeyId, HolderId), Vec<Known>)> {
         let payload = &statement.payload;
         match (index, payload.ledger) {
             (0, None) => {}
@@ -257,7 +289,6 @@ impl State {
             // An owner raised the rules beyond this program: what they say of this statement it cannot know.
             return Err(Standing::Unknown);
         }
-        let known: Vec<Judged<Known<'a>>> = payload.claims.iter().map(know).collect();
         let (holder, roles) = self.author_of(statement, index, &known)?;
         if !checks.signature {
             return reject(Reason::BadSignature);
@@ -281,7 +312,7 @@ impl State {
             }
         }
         let opens =
-            |(n, claim): (usize, &Known<'_>)| claim.kind == if n == 0 { Kind::Genesis } else { Kind::Key };
+            |(n, claim): (usize, &Known)| claim.kind == if n == 0 { Kind::Genesis } else { Kind::Key };
         if index == 0 && !claims.iter().enumerate().all(opens) {
             // The first statement opens the ledger and does nothing else.
             return reject(Reason::BadForm);
@@ -324,7 +355,7 @@ impl State {
         &self,
         statement: &Statement<'_>,
         index: u32,
-        known: &[Judged<Known<'_>>],
+        known: &[Judged<Known>],
     ) -> Judged<(HolderId, Vec<Role>)> {
         if index > 0 {
             let row = self.key(statement.kid).ok_or(Standing::Rejected(Reason::UnknownKey))?;
@@ -344,12 +375,11 @@ impl State {
         reject(Reason::UnknownKey)
     }
 
-    fn judge_claim(&self, author: &mut Author<'_>, claim: &Known<'_>) -> Judged<()> {
+    fn judge_claim(&self, author: &mut Author<'_>, claim: &Known) -> Judged<()> {
         self.judge_role(author, claim)?;
-        for (role, target) in &claim.links {
-            let must = claim.kind.link_rule(role).is_some_and(|rule| rule.claimed.contains(&target.kind));
+        for Linked { target, needs_claim, .. } in &claim.links {
             let itself = *target == claim.id;
-            if must && (itself || !author.claims.contains(target)) && self.claim(*target).is_none() {
+            if *needs_claim && (itself || !author.claims.contains(target)) && self.claim(*target).is_none() {
                 return reject(Reason::LinkNotAccepted);
             }
         }
@@ -357,7 +387,7 @@ impl State {
         self.judge_facts(author, claim)
     }
 
-    fn judge_role(&self, author: &Author<'_>, claim: &Known<'_>) -> Judged<()> {
+    fn judge_role(&self, author: &Author<'_>, claim: &Known) -> Judged<()> {
         let allowed = match claim.kind.stated_by() {
             StatedBy::Nobody => return reject(Reason::BadForm),
             StatedBy::FirstStatement => author.index == 0 && author.has(Role::Owner),
@@ -387,7 +417,7 @@ impl State {
         self.stated_by(start, author.holder) || self.stated_by(plan, author.holder)
     }
 
-    fn may_state_key(&self, author: &Author<'_>, claim: &Known<'_>) -> bool {
+    fn may_state_key(&self, author: &Author<'_>, claim: &Known) -> bool {
         let Facts::Key { key, holder, roles, .. } = &claim.facts else { return false };
         if author.index == 0 {
             return author.has(Role::Owner);
@@ -406,7 +436,7 @@ impl State {
             || (own && roles.is_empty() && author.speaks())
     }
 
-    fn may_revoke(&self, author: &Author<'_>, claim: &Known<'_>) -> bool {
+    fn may_revoke(&self, author: &Author<'_>, claim: &Known) -> bool {
         let Facts::Revocation { target, .. } = &claim.facts else { return false };
         let judge = author.has(Role::Evaluator) || author.has(Role::Owner);
         let speaks = author.speaks();
@@ -426,7 +456,7 @@ impl State {
         }
     }
 
-    fn judge_prev(&self, author: &mut Author<'_>, claim: &Known<'_>) -> Judged<()> {
+    fn judge_prev(&self, author: &mut Author<'_>, claim: &Known) -> Judged<()> {
         let Some(register) = register_of(claim) else {
             return if claim.prev.is_some() { reject(Reason::BadForm) } else { Ok(()) };
         };
@@ -448,7 +478,7 @@ impl State {
         if named == current { Ok(()) } else { reject(Reason::LostRace) }
     }
 
-    fn judge_facts(&self, author: &mut Author<'_>, claim: &Known<'_>) -> Judged<()> {
+    fn judge_facts(&self, author: &mut Author<'_>, claim: &Known) -> Judged<()> {
         match &claim.facts {
             Facts::Genesis { rules, .. } if *rules != RULES => Err(Standing::Unknown),
             Facts::Format { rules } if *rules <= self.rules => reject(Reason::BadForm),
@@ -540,7 +570,7 @@ impl State {
         statement: &Statement<'_>,
         key: KeyId,
         holder: HolderId,
-        claims: &[Known<'_>],
+        claims: &[Known],
         index: u32,
     ) {
         for (claim, position) in claims.iter().zip(0u16..) {
@@ -553,7 +583,7 @@ impl State {
         let number = self.key_number(key).unwrap_or(0);
         // What a claim moves must not hang on its position: a plan is there before its start, a start before
         // its end, which is the order of the table of kinds.
-        let mut ordered: Vec<(u16, &Known<'_>)> = (0u16..).zip(claims).collect();
+        let mut ordered: Vec<(u16, &Known)> = (0u16..).zip(claims).collect();
         ordered.sort_by_key(|(_, claim)| claim.kind);
         for (position, claim) in ordered {
             let place = Place { index, position };
@@ -575,7 +605,7 @@ impl State {
     /// What a claim moves although its object was claimed before: the words of this holder about it.
     ///
     /// A name may be asked for later than the object was recorded, and a vote is the vote of whoever gives it.
-    fn record_repeat(&mut self, claim: &Known<'_>, place: Place, holder: HolderId) {
+    fn record_repeat(&mut self, claim: &Known, place: Place, holder: HolderId) {
         match &claim.facts {
             Facts::Named { name: Some(name) } => self.record_name(claim, name, place, holder),
             Facts::Approval { .. } | Facts::NameMove { .. } => self.record_moves(claim, place, holder),
@@ -583,8 +613,8 @@ impl State {
         }
     }
 
-    fn record_moves(&mut self, claim: &Known<'_>, place: Place, holder: HolderId) {
-        for (role, target) in &claim.links {
+    fn record_moves(&mut self, claim: &Known, place: Place, holder: HolderId) {
+        for Linked { role, target, .. } in &claim.links {
             if let Some(role) = DigestRole::from_link(role)
                 && matches!(claim.kind, Kind::Checkpoint | Kind::Dataset | Kind::Model)
             {
@@ -623,7 +653,7 @@ impl State {
         }
     }
 
-    fn record_start(&mut self, claim: &Known<'_>, place: Place) {
+    fn record_start(&mut self, claim: &Known, place: Place) {
         let Some(plan) = claim.link("plan") else { return };
         for lost in claim.all("lost") {
             if let Some(mut attempt) = self.attempt(lost.id)
@@ -644,7 +674,7 @@ impl State {
         }
     }
 
-    fn record_end(&mut self, claim: &Known<'_>, status: Status, place: Place) {
+    fn record_end(&mut self, claim: &Known, status: Status, place: Place) {
         let Some(start) = claim.link("start") else { return };
         if let Some(mut attempt) = self.attempt(start.id) {
             attempt.ended = Some((status, place));
@@ -669,7 +699,7 @@ impl State {
     }
 
     /// Grants a name, or leaves it: the claim stands either way.
-    fn record_name(&mut self, claim: &Known<'_>, name: &Name, place: Place, holder: HolderId) {
+    fn record_name(&mut self, claim: &Known, name: &Name, place: Place, holder: HolderId) {
         let owner = self.holder_has(holder, Role::Owner);
         let row = match self.name(claim.kind, name) {
             None => NameRow { holder, versions: 1, claim: place, object: claim.id.id, closed: false },
@@ -718,7 +748,7 @@ impl State {
     }
 }
 
-fn register_of(claim: &Known<'_>) -> Option<Register> {
+fn register_of(claim: &Known) -> Option<Register> {
     match &claim.facts {
         Facts::Key { key, .. } => Some(Register::Key(key::thumbprint(key))),
         Facts::Format { .. } => Some(Register::Format),
@@ -731,7 +761,7 @@ fn register_of(claim: &Known<'_>) -> Option<Register> {
 }
 
 /// Understands a claim's kind, links and facts by the table of kinds.
-fn know<'a>(claim: &'a Claim<'a>) -> Judged<Known<'a>> {
+pub(super) fn know(claim: &Claim<'_>) -> Judged<Known> {
     let kind = Kind::from_word(&claim.kind).ok_or(Standing::Unknown)?;
     let mut links = Vec::with_capacity(claim.links.len());
     for link in &claim.links {
@@ -740,10 +770,11 @@ fn know<'a>(claim: &'a Claim<'a>) -> Judged<Known<'a>> {
         if !rule.kinds.is_empty() && !rule.kinds.contains(&target) {
             return reject(Reason::BadForm);
         }
-        links.push((rule.role, TypedId::new(target, link.id)));
+        let needs_claim = rule.claimed.contains(&target);
+        links.push(Linked { role: rule.role, target: TypedId::new(target, link.id), needs_claim });
     }
     for rule in kind.links().iter().chain(COMMON_LINKS) {
-        let count = links.iter().filter(|(role, _)| *role == rule.role).count();
+        let count = links.iter().filter(|link| link.role == rule.role).count();
         let fits = match rule.count {
             Count::One => count == 1,
             Count::Optional => count <= 1,

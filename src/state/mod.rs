@@ -17,7 +17,7 @@ use crate::model::{Kind, Name, Role, TypedId};
 use rows::{join, number, typed, typed_key};
 use table::Table;
 
-pub use advance::{Error, Signatures, advance, parse_all};
+pub use advance::{Error, Signatures, advance};
 pub use fold::{Checks, RULES, Reason, Standing};
 pub use rows::{AttemptRow, DigestRole, KeyRow, Mark, MarkTarget, NameRow, Place, RunRow};
 

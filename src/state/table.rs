@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Rows of `K` key bytes and `V` value bytes, one value a key.
 #[derive(Clone, Debug)]
 pub(super) struct Table<const K: usize, const V: usize> {
-    file: Arc<[u8]>,
+    file: Arc<Vec<u8>>,
     base: Range<usize>,
     recent: HashMap<[u8; K], [u8; V], BuildHasherDefault<Mix>>,
     /// Keys in `recent` that are not in the base.
@@ -20,7 +20,7 @@ pub(super) struct Table<const K: usize, const V: usize> {
 
 impl<const K: usize, const V: usize> Default for Table<K, V> {
     fn default() -> Self {
-        Self { file: Arc::new([]), base: 0..0, recent: HashMap::default(), added: 0 }
+        Self { file: Arc::default(), base: 0..0, recent: HashMap::default(), added: 0 }
     }
 }
 
@@ -120,7 +120,7 @@ impl<const K: usize, const V: usize> Table<K, V> {
     }
 
     /// Takes a table out of a file at `at`, and moves `at` behind it. `None` if it does not fit.
-    pub(super) fn read(file: &Arc<[u8]>, at: &mut usize) -> Option<Self> {
+    pub(super) fn read(file: &Arc<Vec<u8>>, at: &mut usize) -> Option<Self> {
         let count = u64::from_be_bytes(file.get(*at..*at + 8)?.try_into().ok()?);
         let start = *at + 8;
         let bytes = usize::try_from(count).ok()?.checked_mul(K + V)?;
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_table_that_does_not_fit_its_file_is_refused() {
-        let file: Arc<[u8]> = vec![0xff; 20].into();
+        let file = Arc::new(vec![0xff; 20]);
         assert!(Table::<2, 3>::read(&file, &mut 0).is_none());
         assert!(Table::<2, 3>::read(&file, &mut 16).is_none());
     }
