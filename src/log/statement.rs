@@ -151,7 +151,8 @@ impl<'a> Statement<'a> {
         let header = Header::parse(protected)?;
         let payload = parse_payload(payload_bytes)?;
         let first = payload.claims.first().ok_or(Error::Form("a statement has one claim at least"))?;
-        let names_first = header.sub.split_once(':').is_some_and(|(_, hex)| hex == first.object.to_hex());
+        let named = header.sub.split_once(':').map(|(_, hex)| ObjectId::from_hex(hex));
+        let names_first = named == Some(Ok(first.object));
         if !names_first {
             return Err(Error::Form("`sub` is not the typed id of the first claim"));
         }

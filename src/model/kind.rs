@@ -254,8 +254,49 @@ impl Kind {
     }
 
     /// Finds a kind by its word in bytes.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    ///
+    /// Every claim and link of the log asks this, so it is a decision over bytes and not a search.
+    pub const fn from_word(word: &str) -> Option<Self> {
+        let kind = match word.as_bytes() {
+            b"genesis" => Self::Genesis,
+            b"holder" => Self::Holder,
+            b"key" => Self::Key,
+            b"format" => Self::Format,
+            b"config" => Self::Config,
+            b"dataset" => Self::Dataset,
+            b"tree" => Self::Tree,
+            b"sums" => Self::Sums,
+            b"tensors" => Self::Tensors,
+            b"code" => Self::Code,
+            b"environment" => Self::Environment,
+            b"model" => Self::Model,
+            b"contract" => Self::Contract,
+            b"policy" => Self::Policy,
+            b"private" => Self::Private,
+            b"about" => Self::About,
+            b"plan" => Self::Plan,
+            b"start" => Self::Start,
+            b"end" => Self::End,
+            b"checkpoint" => Self::Checkpoint,
+            b"transform" => Self::Transform,
+            b"benchmark" => Self::Benchmark,
+            b"eval" => Self::Eval,
+            b"paper-claim" => Self::PaperClaim,
+            b"observation" => Self::Observation,
+            b"import" => Self::Import,
+            b"verdict" => Self::Verdict,
+            b"approval" => Self::Approval,
+            b"promotion" => Self::Promotion,
+            b"deployment" => Self::Deployment,
+            b"channel" => Self::Channel,
+            b"revocation" => Self::Revocation,
+            b"erasure" => Self::Erasure,
+            b"name" => Self::Name,
+            b"note" => Self::Note,
+            b"blob" => Self::Blob,
+            _ => return None,
+        };
+        Some(kind)
     }
 
     /// Finds a kind by its prefix of ids.
