@@ -219,16 +219,15 @@ fn write_run_files(
     manifest: &[u8],
 ) -> Result<(), Error> {
     let both = [(RUN_FILES[0], config), (RUN_FILES[1], Some(manifest))];
-    for (name, bytes) in both.into_iter().filter_map(|(name, bytes)| Some((name, bytes?))) {
-        match files.dir.strip_prefix(ledger.root()) {
-            Ok(inside) => {
-                let _created = ledger.durable().create(&inside.join(name), bytes, FileKind::Immutable)?;
-            }
-            Err(_) => {
-                let path = files.dir.join(name);
-                let _created = outside::create(ledger.durable().disk(), &path, bytes, 0o444)?;
-            }
-        }
+    let there = both.into_iter().filter_map(|(name, bytes)| Some((name, bytes?)));
+    if let Ok(inside) = files.dir.strip_prefix(ledger.root()) {
+        // Together they wait for the disk once.
+        let named: Vec<(PathBuf, &[u8])> = there.map(|(name, bytes)| (inside.join(name), bytes)).collect();
+        let _created = ledger.durable().create_many(&named, FileKind::Immutable)?;
+        return Ok(());
+    }
+    for (name, bytes) in there {
+        let _created = outside::create(ledger.durable().disk(), &files.dir.join(name), bytes, 0o444)?;
     }
     Ok(())
 }

@@ -183,7 +183,12 @@ impl From<crate::store::Error> for Error {
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
-    std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })
+    let fail = |source| Error::Read { path: path.to_owned(), source };
+    // A FIFO would keep us waiting for its writer, and a device may have no end.
+    if !std::fs::metadata(path).map_err(fail)?.is_file() {
+        return Err(fail(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file")));
+    }
+    std::fs::read(path).map_err(fail)
 }
 
 /// Draws `N` random bytes.

@@ -120,20 +120,39 @@ type Class = (&'static str, Exit, Option<&'static str>);
 
 const DAMAGED: Class = ("damaged", Exit::Damaged, Some("ledger fsck"));
 const BUG: Class = ("bug", Exit::Bug, None);
-const BAD_DATA: Class = ("bad-data", Exit::Usage, None);
-const BAD_CONFIG: Class = ("bad-config", Exit::Usage, None);
-const BUSY_READING: Class = ("io", Exit::Busy, None);
-const CHANGED: Class = ("changed-while-read", Exit::Busy, None);
-const REFUSED: Class = ("refused", Exit::Refused, None);
+const BAD_DATA: Class =
+    ("bad-data", Exit::Usage, Some("name what can be read, and look first: ledger freeze --dry-run"));
+const BAD_CONFIG: Class =
+    ("bad-config", Exit::Usage, Some("correct the file, and look first: ledger freeze --dry-run"));
+const BUSY_READING: Class = ("io", Exit::Busy, Some("look at the path and who may read it: ls -ld PATH"));
+const CHANGED: Class =
+    ("changed-while-read", Exit::Busy, Some("give the command again when nothing writes there"));
+const REFUSED: Class = ("refused", Exit::Refused, Some("see what your key may state: ledger key show"));
+const TOO_MUCH: Class =
+    ("refused", Exit::Refused, Some("name fewer things at once: a directory counts as one"));
+const BUSY: Class = ("busy", Exit::Busy, Some("give the command again, or wait longer: --lock-timeout 120"));
+const NOT_WRITABLE: Class = ("not-writable", Exit::Busy, Some("see who may write here: ls -ld .ledger"));
+const ENDED: Class = ("already-ended", Exit::Refused, Some("see how: ledger log RUN"));
+const NEWER: Class =
+    ("newer-format", Exit::Unknown, Some("use a newer program than this one: ledger --version"));
+const FULL: Class = ("disk-full", Exit::Busy, Some("free some space and give the command again: df -h ."));
+const NO_SUCH_ID: Class = ("no-such-id", Exit::Unknown, Some("ledger entries"));
 
 fn of_ledger(error: &ledger::Error) -> Class {
     use ledger::Error;
     match error {
         Error::NotALedger { .. } => NOT_A_LEDGER,
-        Error::Format { .. } | Error::Rules { .. } => ("newer-format", Exit::Unknown, None),
-        Error::Copied { .. } => ("copy", Exit::Refused, None),
-        Error::Behind { .. } => ("behind", Exit::Unknown, None),
-        Error::Fork { .. } => ("fork", Exit::Damaged, None),
+        Error::Format { found, .. } if !found.starts_with("ledger-format/") => DAMAGED,
+        Error::Format { .. } | Error::Rules { .. } => NEWER,
+        Error::Copied { .. } => {
+            ("copy", Exit::Refused, Some("give the command in the directory that this was copied from"))
+        }
+        Error::Behind { .. } => {
+            ("behind", Exit::Unknown, Some("bring back the newest copy of this ledger's directory"))
+        }
+        Error::Fork { .. } => {
+            ("fork", Exit::Damaged, Some("ask an owner which log is the right one: ledger head"))
+        }
         Error::Files(error) => of_files(error),
         Error::Store(error) => of_store(error),
         Error::Disk(error) => of_disk(error),
@@ -142,8 +161,8 @@ fn of_ledger(error: &ledger::Error) -> Class {
         Error::Encode(_) => BUG,
         Error::Stuck { source, .. } => of_ledger(source),
         Error::Refused { reason } => match reason {
-            Reason::LostRace => ("lost-race", Exit::Refused, None),
-            Reason::AlreadyEnded => ("already-ended", Exit::Refused, None),
+            Reason::LostRace => ("lost-race", Exit::Refused, Some("see what was said meanwhile: ledger log")),
+            Reason::AlreadyEnded => ENDED,
             _ => REFUSED,
         },
         Error::UnknownKey { .. } => ("unknown-key", Exit::Unknown, Some("ledger key show --request")),
@@ -156,12 +175,10 @@ const NOT_A_LEDGER: Class = ("not-a-ledger", Exit::Unknown, Some("ledger init"))
 fn of_disk(error: &durable::Error) -> Class {
     use durable::Error;
     match error {
-        Error::Full { .. } => ("disk-full", Exit::Busy, None),
-        Error::Busy { .. } => ("busy", Exit::Busy, None),
-        Error::Exists { .. } => ("exists", Exit::Refused, None),
-        Error::NotWritable { .. } | Error::Sync { .. } | Error::Lacks { .. } => {
-            ("not-writable", Exit::Busy, None)
-        }
+        Error::Full { .. } => FULL,
+        Error::Busy { .. } => BUSY,
+        Error::Exists { .. } => ("exists", Exit::Refused, Some("choose another name")),
+        Error::NotWritable { .. } | Error::Sync { .. } | Error::Lacks { .. } => NOT_WRITABLE,
         Error::NotReadable { .. } | Error::Io { .. } => BUSY_READING,
         Error::NotPlain { .. } => BUG,
         _ => DAMAGED,
@@ -178,11 +195,11 @@ fn of_files(error: &files::Error) -> Class {
 fn of_store(error: &store::Error) -> Class {
     match error {
         store::Error::Disk(error) => of_disk(error),
-        store::Error::Missing { .. } => ("no-such-id", Exit::Unknown, None),
+        store::Error::Missing { .. } => NO_SUCH_ID,
         store::Error::Write(source) if source.kind() == io::ErrorKind::BrokenPipe => {
             ("closed-pipe", Exit::ClosedPipe, None)
         }
-        store::Error::Write(_) => ("not-writable", Exit::Busy, None),
+        store::Error::Write(_) => NOT_WRITABLE,
         store::Error::Read(_) => BUSY_READING,
         _ => DAMAGED,
     }
@@ -190,14 +207,14 @@ fn of_store(error: &store::Error) -> Class {
 
 fn of_statement(error: &statement::Error) -> Class {
     match error {
-        statement::Error::TooLarge { .. } | statement::Error::TooManyLinks { .. } => REFUSED,
+        statement::Error::TooLarge { .. } | statement::Error::TooManyLinks { .. } => TOO_MUCH,
         _ => BUG,
     }
 }
 
 fn of_resolve(error: &ResolveError) -> Class {
     match error {
-        ResolveError::Nothing(_) => ("no-such-id", Exit::Unknown, None),
+        ResolveError::Nothing(_) => NO_SUCH_ID,
         ResolveError::Ambiguous { .. } => ("ambiguous", Exit::Usage, None),
         ResolveError::Ledger(error) => of_ledger(error),
         _ => ("usage", Exit::Usage, None),
@@ -206,6 +223,11 @@ fn of_resolve(error: &ResolveError) -> Class {
 
 fn of_walk(error: &walk::Error) -> Class {
     match error {
+        walk::Error::Io { source, .. }
+            if source.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) =>
+        {
+            BAD_DATA
+        }
         walk::Error::Io { .. } => BUSY_READING,
         walk::Error::Changed { .. } => CHANGED,
         walk::Error::NotSeen { .. } => BUG,
@@ -229,15 +251,21 @@ fn of_acts(error: &acts::Error) -> Class {
         Error::Walk(error) => of_walk(error),
         Error::Weights(error) => of_weights(error),
         Error::Code(_) | Error::Results { .. } => BAD_DATA,
-        Error::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => BAD_DATA,
+        Error::Read { source, .. }
+            if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput) =>
+        {
+            BAD_DATA
+        }
         Error::Read { .. } => BUSY_READING,
         Error::DirtyTree { .. } => ("dirty-tree", Exit::Refused, None),
         Error::Drift { .. } => ("frozen-drift", Exit::Refused, None),
-        Error::NotAvailable { .. } => ("not-recorded", Exit::Unknown, None),
+        Error::NotAvailable { .. } => {
+            ("not-recorded", Exit::Unknown, Some("bring back what is missing, or freeze anew: ledger freeze"))
+        }
         Error::Completed { .. } => ("completed", Exit::Refused, None),
         Error::NoAttempt { .. } => ("not-started", Exit::Refused, None),
-        Error::EndedOtherwise { .. } => ("already-ended", Exit::Refused, None),
-        Error::NameHeld { .. } => ("name-held", Exit::Refused, None),
+        Error::EndedOtherwise { .. } => ENDED,
+        Error::NameHeld { .. } => ("name-held", Exit::Refused, Some("choose another name: --name NAME")),
         Error::Incomplete { .. } => ("incomplete-checkpoint", Exit::Unknown, None),
         Error::WhichRun { .. } => ("which-run", Exit::Usage, None),
         Error::SubjectChanged { .. } => ("subject-changed", Exit::Refused, None),

@@ -63,7 +63,8 @@ fn failure(error: fsck::Error) -> Failure {
         fsck::Error::NotALedger { .. } => {
             Failure::new("not-a-ledger", Exit::Unknown, error.to_string()).hint("ledger init")
         }
-        fsck::Error::Format { .. } => Failure::new("newer-format", Exit::Unknown, error.to_string()),
+        fsck::Error::Format { .. } => Failure::new("newer-format", Exit::Unknown, error.to_string())
+            .hint("use a newer program than this one: ledger --version"),
     }
 }
 

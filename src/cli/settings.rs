@@ -186,7 +186,9 @@ impl Context {
             let value = self.vars.iter().find(|(key, _)| key == name).map(|(_, value)| PathBuf::from(value));
             value.filter(|path| path.is_absolute())
         };
-        let base = absolute(xdg).or_else(|| Some(absolute("HOME")?.join(below_home)))?;
+        // Making files in a home is ours to do, making a home is not: users without one have this as its name.
+        let home = || absolute("HOME").filter(|home| home.is_dir());
+        let base = absolute(xdg).or_else(|| Some(home()?.join(below_home)))?;
         Some(base.join("ledger"))
     }
 
@@ -269,7 +271,9 @@ impl Context {
         let no_key = |message: String| Failure::new("no-key", Exit::Unknown, message).hint("ledger key new");
         if let Some(text) = self.filled("LEDGER_KEY") {
             return KeyFile::parse(text).map_err(|error| {
-                Failure::new("no-key", Exit::Unknown, "`LEDGER_KEY` does not hold a key file").because(error)
+                Failure::new("no-key", Exit::Unknown, "`LEDGER_KEY` does not hold a key file")
+                    .hint("LEDGER_KEY=\"$(cat FILE)\"")
+                    .because(error)
             });
         }
         let path = self.key_path().ok_or_else(|| {
@@ -288,11 +292,16 @@ impl Context {
             }
             _ => {}
         }
-        let bytes = outside::read(&path, MAX_KEY_FILE)?
-            .ok_or_else(|| no_key(format!("there is no key at `{shown}`")))?;
+        let bytes = match outside::read(&path, MAX_KEY_FILE) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Err(no_key(format!("there is no key at `{shown}`"))),
+            Err(error) => return Err(no_key(format!("the key `{shown}` cannot be read")).because(error)),
+        };
         let text = std::str::from_utf8(&bytes).unwrap_or_default();
         KeyFile::parse(text).map_err(|error| {
-            Failure::new("no-key", Exit::Unknown, format!("`{shown}` is not a key file")).because(error)
+            Failure::new("no-key", Exit::Unknown, format!("`{shown}` is not a key file"))
+                .hint("bring back your copy of it, or name another one: LEDGER_KEY_FILE=FILE")
+                .because(error)
         })
     }
 
@@ -550,6 +559,7 @@ fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, F
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
         bad(format!("`{shown}` line {line}: {}", error.message().trim_end().replace('\n', "; ")))
+            .hint(format!("correct line {line} of {}", quoted(path)))
     })
 }
 
@@ -574,11 +584,15 @@ mod tests {
         let none = context(cwd, &[]);
         assert_eq!(none.config_dir(), None);
         assert_eq!(none.home().state, None);
-        let home = context(cwd, &[("HOME", "/h"), ("XDG_CACHE_HOME", "relative")]);
-        assert_eq!(home.config_dir(), Some("/h/.config/ledger".into()));
-        assert_eq!(home.home().state, Some("/h/.local/state/ledger".into()));
-        assert_eq!(home.home().cache, Some("/h/.cache/ledger".into()));
-        let xdg = context(cwd, &[("HOME", "/h"), ("XDG_CONFIG_HOME", "/c")]);
+        let dir = tempfile::tempdir().unwrap();
+        let there = dir.path().to_str().unwrap();
+        let home = context(cwd, &[("HOME", there), ("XDG_CACHE_HOME", "relative")]);
+        assert_eq!(home.config_dir(), Some(dir.path().join(".config/ledger")));
+        assert_eq!(home.home().state, Some(dir.path().join(".local/state/ledger")));
+        assert_eq!(home.home().cache, Some(dir.path().join(".cache/ledger")));
+        let gone = dir.path().join("gone");
+        assert_eq!(context(cwd, &[("HOME", gone.to_str().unwrap())]).config_dir(), None);
+        let xdg = context(cwd, &[("HOME", there), ("XDG_CONFIG_HOME", "/c")]);
         assert_eq!(xdg.config_dir(), Some("/c/ledger".into()));
         assert_eq!(context(cwd, &[("HOME", "")]).config_dir(), None);
     }

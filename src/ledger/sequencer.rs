@@ -13,6 +13,7 @@
 //! Anybody can finish what follows the commit point, without a key. Files of others are never deleted.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ use super::{Error, Ledger, log_keys};
 
 /// How long a writer waits for the lock before it looks whether somebody has ordered its statement.
 const TURN: Duration = Duration::from_millis(10);
+/// How long whoever holds the lock waits for more statements, when its own is not the only one.
+const GATHER: Duration = Duration::from_millis(30);
 
 /// What became of the statement that a sequencing was about.
 #[derive(Clone, Debug)]
@@ -217,7 +220,12 @@ impl Ledger {
             if wanted.is_some_and(|id| self.state.statement(id).is_some()) {
                 continue;
             }
-            let (batch, state, left) = self.batch(log_key)?;
+            let (mut batch, mut state, mut left) = self.batch(log_key)?;
+            if batch.len() > 1 {
+                // Several write at once, so more will come: a moment for them makes one head of what would be two.
+                std::thread::sleep(GATHER);
+                (batch, state, left) = self.batch(log_key)?;
+            }
             if batch.is_empty() {
                 let why = left.unwrap_or_else(|| "nothing that waits can be ordered now".to_owned());
                 return Ok(Sequenced::Waiting { why });
@@ -307,7 +315,7 @@ impl Ledger {
         let pending = self.pending()?;
         let mut left = None;
         let mut waiting = Vec::new();
-        for (pending, admitted) in pending.iter().zip(self.admit(&pending)) {
+        for (pending, admitted) in pending.iter().zip(self.admit(&pending)?) {
             match admitted {
                 Ok(statement) => waiting.extend(statement),
                 Err(Refusal::Malformed) => self.set_aside(pending),
@@ -359,32 +367,36 @@ impl Ledger {
     /// Admits exact byte form, this ledger, a head of this log, and a good signature by a live key.
     ///
     /// A statement that is in the log already is admitted as nothing.
-    fn admit<'p>(&self, pending: &'p [Pending]) -> Vec<Result<Option<Statement<'p>>, Refusal>> {
+    #[expect(clippy::type_complexity, reason = "an answer for each, or a damaged log")]
+    fn admit<'p>(
+        &self,
+        pending: &'p [Pending],
+    ) -> Result<Vec<Result<Option<Statement<'p>>, Refusal>>, Error> {
         let tiles = self.log.tiles();
-        let mut roots: HashMap<u64, Option<TreeHash>> = HashMap::new();
+        let mut roots: HashMap<u64, TreeHash> = HashMap::new();
         let head = self.head.head();
         let mut formed = Vec::with_capacity(pending.len());
         for pending in pending {
             let known = self.state.statement(pending.id).is_some();
             let parsed = if known { Ok(None) } else { self.well_formed(pending).map(Some) };
-            if let Ok(Some((_, seen))) = &parsed {
-                let root = || self.log.root_at(&tiles, seen.size, head.size, head.root).ok();
-                roots.entry(seen.size).or_insert_with(root);
+            if let Ok(Some((_, seen))) = &parsed
+                && let Entry::Vacant(vacant) = roots.entry(seen.size)
+            {
+                // A log that does not prove its own past is damaged, and nothing may be put on top of it.
+                vacant.insert(self.log.root_at(&tiles, seen.size, head.size, head.root)?);
             }
             formed.push(parsed);
         }
         let check = |(statement, seen): (Statement<'p>, Seen)| {
-            let Some(Some(root)) = roots.get(&seen.size) else {
-                return Err(Refusal::NotNow("the log's tiles cannot be read".to_owned()));
-            };
+            let is_seen = roots.get(&seen.size) == Some(&seen.root);
             let row = self.state.key(statement.kid).filter(|row| !row.roles.is_empty());
             match row.and_then(|row| parse_public(&row.public)) {
-                Some(key) if *root == seen.root && statement.verify(&key).is_ok() => Ok(Some(statement)),
+                Some(key) if is_seen && statement.verify(&key).is_ok() => Ok(Some(statement)),
                 Some(_) => Err(Refusal::Malformed),
                 None => Err(Refusal::NotNow("its key is not one of this ledger's".to_owned())),
             }
         };
-        formed.into_par_iter().map(|parsed| parsed?.map_or(Ok(None), check)).collect()
+        Ok(formed.into_par_iter().map(|parsed| parsed?.map_or(Ok(None), check)).collect())
     }
 
     fn well_formed<'p>(&self, pending: &'p Pending) -> Result<(Statement<'p>, Seen), Refusal> {
@@ -395,6 +407,9 @@ impl Ledger {
             return Err(Refusal::Malformed);
         }
         let seen = statement.payload.seen.ok_or(Refusal::Malformed)?;
+        if seen.size == 0 {
+            return Err(Refusal::Malformed);
+        }
         if seen.size > self.head.head().size {
             return Err(Refusal::NotNow("its author has seen a newer log".to_owned()));
         }

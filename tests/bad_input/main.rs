@@ -1,0 +1,16 @@
+//! Bad input: one test for each case, named for it.
+//!
+//! Each asserts the slug, a hint and the exit code, that nothing is left half-written, and that nothing
+//! acknowledged is lost. What commands do with good input is tested elsewhere.
+#![expect(clippy::disallowed_methods, reason = "tests lay and damage files")]
+
+mod configs;
+mod files;
+mod killed;
+mod ledger_files;
+mod machine;
+mod scene;
+mod statements;
+#[path = "../cli/support.rs"]
+#[expect(dead_code, reason = "snapshots are for the tests of words")]
+mod support;
