@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     let nothing = median(SOME, || run(&mut Command::new("true")));
     let files = median(SOME, || twelve_files(&place.join("floor")));
     let mut table = Table { nothing, files, missed: 0 };
-    println!("{:<44} {:>9} {:>9}  {}", "median", "ms", "bar", "ratio to the floor");
+    println!("{:<44} {:>9} {:>9}  ratio to the floor", "median", "ms", "bar");
     table.line("floor: a process that does nothing", nothing, None, nothing);
     table.line("floor: twelve small files, durably", files, None, files);
 
@@ -193,7 +193,9 @@ impl Scene {
                     sign(&plan(&ledger, seen, n), Kind::Plan.prefix(), holder, TIME, &author).expect("signed")
                 })
                 .collect();
-            batch.iter().for_each(|statement| range.push(statement_id(statement)));
+            for statement in &batch {
+                range.push(statement_id(statement));
+            }
             let head = TreeHead {
                 origin: ledger.head().head().origin.clone(),
                 size: range.size(),

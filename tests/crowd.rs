@@ -3,6 +3,8 @@
 //! Nothing fails, nothing is lost or mixed up, and far fewer heads than statements are signed, because whoever
 //! holds the lock orders what the others have queued. It prints how long that took.
 #![expect(clippy::disallowed_methods, reason = "tests lay files")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "what a test cannot do without ends it")]
+#![expect(clippy::print_stdout, reason = "the seconds are worth knowing")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

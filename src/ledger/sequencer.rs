@@ -367,7 +367,6 @@ impl Ledger {
     /// Admits exact byte form, this ledger, a head of this log, and a good signature by a live key.
     ///
     /// A statement that is in the log already is admitted as nothing.
-    #[expect(clippy::type_complexity, reason = "an answer for each, or a damaged log")]
     fn admit<'p>(
         &self,
         pending: &'p [Pending],

@@ -70,7 +70,7 @@ fn an_object_harmed() {
     let run = freeze(&kim);
     let path = object(&kim, &run);
     let other = std::fs::read(object(&kim, &freeze(&kim))).unwrap();
-    harmed(&kim, &path, &other, &[run.clone()], &|harm| {
+    harmed(&kim, &path, &other, std::slice::from_ref(&run), &|harm| {
         let (code, slug) = if harm == Harm::Missing { (3, "no-such-id") } else { (5, "damaged") };
         refuses(&kim, &["cat", &run], code, slug);
         refuses(&kim, &["start", &run], code, slug);
@@ -108,7 +108,9 @@ fn two_logs(folder: &str) -> (World, Person, Vec<String>, PathBuf, Vec<u8>) {
     let (world, kim) = project();
     let (_other_world, other) = project();
     let acknowledged: Vec<String> = (0..3).map(|_| freeze(&kim)).collect();
-    (0..3).for_each(|_| drop(freeze(&other)));
+    for _ in 0..3 {
+        freeze(&other);
+    }
     let newest = |person: &Person| root(person).join("log").join(folder);
     let foreign = std::fs::read(newest(&other)).unwrap();
     let path = newest(&kim);

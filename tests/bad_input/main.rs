@@ -3,6 +3,7 @@
 //! Each asserts the slug, a hint and the exit code, that nothing is left half-written, and that nothing
 //! acknowledged is lost. What commands do with good input is tested elsewhere.
 #![expect(clippy::disallowed_methods, reason = "tests lay and damage files")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "what a test cannot do without ends it")]
 
 mod configs;
 mod files;

@@ -136,7 +136,9 @@ fn force(person: &Person, statements: Vec<Vec<u8>>, by: &SigningKey) -> HeadFile
     for index in 0..head.size as u32 {
         range.push(ledger.statement_id(index).unwrap());
     }
-    statements.iter().for_each(|bytes| range.push(statement_id(bytes)));
+    for bytes in &statements {
+        range.push(statement_id(bytes));
+    }
     let size = head.size + statements.len() as u64;
     let note = TreeHead { origin: head.origin.clone(), size, root: range.root() };
     let file = HeadFile {

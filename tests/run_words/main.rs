@@ -3,6 +3,7 @@
 //! Exit codes, signals, variables, files and refusals of `freeze`, `run`, `start`, `end`, `eval` and `record`.
 //! How damaged input is met stands in `bad_input`, and the exact wording in `cli`.
 #![expect(clippy::disallowed_methods, reason = "tests lay files")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "what a test cannot do without ends it")]
 
 mod child;
 mod evidence;
