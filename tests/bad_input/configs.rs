@@ -1,5 +1,7 @@
 //! Configurations that mean two things, nothing, or too much: refused before anything is frozen.
 
+use std::fmt::Write as _;
+
 use crate::scene::{project, refuses, runs};
 
 /// Lays a config, expects `freeze` to refuse it in one of these words, and the log to be as before.
@@ -46,7 +48,7 @@ fn an_alias_bomb() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for n in 1..12 {
         let aliases = vec![format!("*a{}", n - 1); 10].join(", ");
-        text += &format!("a{n}: &a{n} [{aliases}]\n");
+        writeln!(text, "a{n}: &a{n} [{aliases}]").unwrap();
     }
     is_refused("config.yaml", text.as_bytes(), "aliases stand for more than");
 }
