@@ -25,7 +25,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("contract", 10),
     ("lineage", 11),
     ("verify", 12),
-    ("fsck", 12),
+    ("fsck", 13),
     ("gate", 13),
     ("audit", 13),
     ("bundle", 14),
@@ -56,6 +56,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("cel", &["contract/expr.rs"]),
     ("sled", &["index.rs"]),
     ("clap", &["cli/"]),
+    ("glob", &["cli/record.rs"]),
     ("getrandom", &["cli/"]),
     ("signal_hook", &["cli/"]),
 ];

@@ -192,6 +192,10 @@ fn make_files() -> Files {
     for (name, text) in invalid_encodings() {
         files.insert(format!("encoding/invalid/{name}.hex"), format!("{text}\n").into_bytes());
     }
+    for (kind, fault, bytes) in records::invalid() {
+        let taken = files.insert(format!("records/invalid/{kind}-{fault}.hex"), hex_file(&bytes));
+        assert!(taken.is_none(), "{kind}-{fault} stands twice");
+    }
     files.insert(".gitattributes".into(), b"* -text\n".to_vec());
     files.insert("records.json".into(), json_file(&records::as_json()));
     files.insert("facts.json".into(), json_file(&records::facts_as_json()));

@@ -315,13 +315,17 @@ fn cddl_fields(page: &str, rule: &str) -> BTreeSet<String> {
 #[test]
 fn the_fields_in_cddl_are_those_of_the_golden_records() {
     let page = page("records.md");
+    let mut rules: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (kind, name, bytes) in records::golden() {
         let fields: BTreeMap<String, Value> = codec::decode(&bytes).unwrap();
         let rule = if name == "split" { "tree-split-record".to_owned() } else { format!("{kind}-record") };
-        let mut expected: BTreeSet<String> = fields.into_keys().collect();
+        let found = rules.entry(rule).or_default();
+        found.extend(fields.into_keys());
         if ![Kind::Tree, Kind::Sums, Kind::Tensors].contains(&kind) {
-            expected.insert("ext".to_owned());
+            found.insert("ext".to_owned());
         }
-        assert_eq!(cddl_fields(&page, &rule), expected, "{kind} {name}");
+    }
+    for (rule, fields) in rules {
+        assert_eq!(cddl_fields(&page, &rule), fields, "{rule}");
     }
 }

@@ -1,15 +1,19 @@
-//! One golden record of each kind that has one, with every optional field present, and one of each shape of facts.
+//! Golden records of each kind that has one, with every optional field present, records with one fault each, and
+//! one of each shape of facts.
 
+use std::collections::BTreeMap;
+
+use ledger::codec::{self, Value as Cbor};
 use ledger::id::{
     ClaimRef, HolderId, KeyId, LedgerId, ObjectId, StatementId, TreeHash, hex, object_id, sha256,
 };
 use ledger::log::key::possession_message;
-use ledger::model::content::{Entry, Sums, Tensor, Tensors, What, build_node, build_sums};
+use ledger::model::content::{Entry, Node, Sums, Tensor, Tensors, What, build_node, build_sums};
 use ledger::model::{
-    About, Benchmark, Bytes, Checkpoint, Code, Config, Dataset, Decision, DeploymentAction, Dirt, End,
-    Environment, Eval, Facts, Fixed, Format, Genesis, Holder, Interpreter, Key, Kind, LockFile, Metric,
-    Model, Name, NameAction, Note, Outcome, Plan, Private, PromotionAction, Record, Role, Start, Status,
-    Submodule, Target, TypedId, encode,
+    About, Benchmark, Bytes, Checkpoint, Code, Config, Contract, Dataset, Decision, DeploymentAction, Dirt,
+    End, Environment, Eval, Facts, Fixed, Format, Genesis, Holder, Interpreter, Key, Kind, LockFile, Metric,
+    Model, Name, NameAction, Note, Outcome, Plan, Policy, Private, PromotionAction, Record, Role, Start,
+    Status, Submodule, Target, TypedId, encode, project,
 };
 use serde_json::{Value, json};
 
@@ -31,12 +35,17 @@ fn of<R: Record>(record: &R) -> Golden {
     (R::KIND, "whole", encoded.bytes)
 }
 
-fn texts(pairs: &[(&str, &str)]) -> std::collections::BTreeMap<String, String> {
+fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// Gives a golden record another word than `whole`.
+fn called(name: &'static str, (kind, _, bytes): Golden) -> Golden {
+    (kind, name, bytes)
 }
 
 /// The entries of the golden directory: all types, and names that are not text.
@@ -123,7 +132,7 @@ pub(crate) fn golden() -> Vec<Golden> {
             tree: "2e".repeat(20),
             project: Bytes(b"sub/project".to_vec()),
             dirt: Dirt::Dirty,
-            reason: Some("sparse checkout".into()),
+            reason: None,
             files: vec![(Bytes(b"train.py".to_vec()), "M".into())],
             diff: Some(some(Kind::Blob, "diff")),
             submodules: vec![Submodule {
@@ -132,6 +141,22 @@ pub(crate) fn golden() -> Vec<Golden> {
                 dirty: false,
             }],
         }),
+        called(
+            "unknown",
+            of(&Code {
+                format: "sha1".into(),
+                commit: "1f".repeat(20),
+                tree: "2e".repeat(20),
+                project: Bytes(Vec::new()),
+                dirt: Dirt::Unknown,
+                reason: Some("sparse checkout".into()),
+                files: vec![],
+                diff: None,
+                submodules: vec![],
+            }),
+        ),
+        of(&Contract { text: some(Kind::Blob, "contract") }),
+        of(&Policy { text: some(Kind::Blob, "policy") }),
         of(&Environment {
             lock: Some(LockFile {
                 name: "uv.lock".into(),
@@ -146,28 +171,57 @@ pub(crate) fn golden() -> Vec<Golden> {
             salt: Fixed([0x24; 32]),
             argv: words(&["/usr/bin/python", "train.py"]),
             texts: texts(&[("host", "node-7")]),
-            paths: texts(&[("train", "/data/train")]),
+            paths: texts(&[("data train", "/data/train"), ("lock", "uv.lock")]),
             variables: texts(&[("OMP_NUM_THREADS", "8")]),
-            stats: [("train".to_owned(), object_id(b"stats"))].into(),
+            stats: [("data train".to_owned(), object_id(b"stats"))].into(),
         }),
         of(&About { texts: texts(&[("licence", "CC-BY-4.0"), ("source", "https://example.org/data")]) }),
         of(&Plan {
-            nonce: Some(nonce),
+            nonce: None,
             name: Some("first".into()),
             config: Some(some(Kind::Config, "config")),
             code: Some(some(Kind::Code, "code")),
             environment: Some(some(Kind::Environment, "environment")),
-            data: vec![("train".into(), some(Kind::Dataset, "train"))],
+            data: vec![
+                ("test".into(), some(Kind::Dataset, "test")),
+                ("train".into(), some(Kind::Dataset, "train")),
+            ],
             base: vec![("init".into(), some(Kind::Model, "model"))],
             contracts: vec![some(Kind::Contract, "contract")],
             policies: vec![some(Kind::Policy, "policy")],
             spec: Some(some(Kind::Blob, "spec")),
-            none: texts(&[("base", "trained from nothing")]),
+            none: texts(&[]),
             argv: words(&["python", "train.py", "--out", "<path>"]),
             seed: Some(7),
             study: Some("width".into()),
             arm: Some("wide".into()),
         }),
+        called(
+            "unnamed",
+            of(&Plan {
+                nonce: Some(nonce),
+                name: None,
+                config: None,
+                code: None,
+                environment: None,
+                data: vec![],
+                base: vec![],
+                contracts: vec![],
+                policies: vec![],
+                spec: None,
+                none: texts(&[
+                    ("base", "no base model was named"),
+                    ("code", "no repository"),
+                    ("config", "no config file was given"),
+                    ("data", "no data was named"),
+                    ("environment", "no lock file and no interpreter were found"),
+                ]),
+                argv: words(&[]),
+                seed: None,
+                study: None,
+                arm: None,
+            }),
+        ),
         of(&Start {
             nonce,
             plan: some(Kind::Plan, "plan"),
@@ -200,14 +254,17 @@ pub(crate) fn golden() -> Vec<Golden> {
             results: vec![some(Kind::Blob, "result")],
             start: Some(some(Kind::Start, "start")),
             binding: "observed".into(),
-            metrics: vec![Metric {
-                name: "accuracy".into(),
-                value: "0.97".into(),
-                stderr: Some("0.01".into()),
-                n: Some(360),
-            }],
-            partial: Some("half of the tasks".into()),
-            format: "generic-json".into(),
+            metrics: vec![
+                Metric {
+                    name: "accuracy".into(),
+                    value: "0.97".into(),
+                    stderr: Some("0.01".into()),
+                    n: Some(360),
+                },
+                Metric { name: "loss".into(), value: "NaN".into(), stderr: None, n: None },
+            ],
+            partial: Some("limit 360".into()),
+            format: "json".into(),
         }),
         of(&Note {
             nonce,
@@ -215,8 +272,194 @@ pub(crate) fn golden() -> Vec<Golden> {
             text: "the one in the paper".into(),
         }),
     ]);
+    let ext = CborMap::from([("mood".to_owned(), list([Cbor::Float(0.5), Cbor::Null]))]);
+    let with_ext = edited(&all, Kind::Note, "whole", |fields| {
+        fields.insert(
+            "ext".into(),
+            Cbor::Map(ext.into_iter().map(|(key, value)| (Cbor::Text(key), value)).collect()),
+        );
+    });
+    all.push((Kind::Note, "ext", with_ext));
     all.sort_by_key(|(kind, _, _)| *kind);
     all
+}
+
+type CborMap = BTreeMap<String, Cbor>;
+
+fn list<const N: usize>(items: [Cbor; N]) -> Cbor {
+    Cbor::Array(items.into())
+}
+
+fn text(text: &str) -> Cbor {
+    Cbor::Text(text.to_owned())
+}
+
+/// A reference that any seed stands behind.
+fn reference(kind: &str) -> Cbor {
+    list([text(kind), Cbor::Bytes(object_id(b"other").as_bytes().to_vec())])
+}
+
+fn array(value: &mut Cbor) -> &mut Vec<Cbor> {
+    match value {
+        Cbor::Array(items) => items,
+        other => panic!("not an array: {other:?}"),
+    }
+}
+
+fn map(value: &mut Cbor) -> &mut BTreeMap<Cbor, Cbor> {
+    match value {
+        Cbor::Map(fields) => fields,
+        other => panic!("not a map: {other:?}"),
+    }
+}
+
+/// Returns a golden record after an edit of its fields, encoded in the one form.
+fn edited(all: &[Golden], kind: Kind, name: &str, edit: impl FnOnce(&mut CborMap)) -> Vec<u8> {
+    let golden = all.iter().find(|golden| (golden.0, golden.1) == (kind, name)).unwrap();
+    let mut fields: CborMap = codec::decode(&golden.2).unwrap();
+    edit(&mut fields);
+    codec::encode(&fields).unwrap()
+}
+
+/// Records that a reader must refuse, each with one fault, by the kind that is expected and a word for the fault.
+pub(crate) fn invalid() -> Vec<(Kind, &'static str, Vec<u8>)> {
+    let all = golden();
+    let mut found = Vec::new();
+    let mut add = |kind: Kind, name: &str, fault: &'static str, edit: &dyn Fn(&mut CborMap)| {
+        found.push((kind, fault, edited(&all, kind, name, edit)));
+    };
+    let set = |field: &'static str, value: Cbor| {
+        move |fields: &mut CborMap| {
+            fields.insert(field.to_owned(), value.clone());
+        }
+    };
+    let without = |field: &'static str| {
+        move |fields: &mut CborMap| {
+            fields.remove(field).unwrap();
+        }
+    };
+    let swap =
+        |field: &'static str| move |fields: &mut CborMap| array(fields.get_mut(field).unwrap()).swap(0, 1);
+    let double = |field: &'static str| {
+        move |fields: &mut CborMap| {
+            let items = array(fields.get_mut(field).unwrap());
+            items.insert(0, items[0].clone());
+        }
+    };
+
+    // What holds for every kind, shown on an end.
+    let mut end = |fault, edit: &dyn Fn(&mut CborMap)| add(Kind::End, "whole", fault, edit);
+    end("kind-of-another", &set("kind", text("start")));
+    end("kind-absent", &without("kind"));
+    end("version-2", &set("v", Cbor::Integer(2)));
+    end("version-absent", &without("v"));
+    end("field-unknown", &set("mood", text("good")));
+    end("field-absent", &without("nonce"));
+    end("optional-null", &set("code", Cbor::Null));
+    end("ext-not-a-map", &set("ext", Cbor::Integer(1)));
+    end("ext-null", &set("ext", Cbor::Null));
+    end("nonce-of-15-bytes", &set("nonce", Cbor::Bytes(vec![0x21; 15])));
+    end("code-as-text", &set("code", text("137")));
+    end("code-beyond-64-bits", &set("code", Cbor::Integer(1 << 63)));
+    end("status-unknown", &set("status", text("tired")));
+    end("reference-of-another-kind", &set("start", reference("plan")));
+    end("reference-of-unknown-kind", &set("start", reference("mood")));
+    end("reference-by-prefix", &set("start", text("start:00")));
+
+    add(Kind::Start, "whole", "lost-empty", &set("lost", list([])));
+    add(Kind::Start, "whole", "check-unknown", &set("check", text("hasty")));
+    add(Kind::Key, "whole", "roles-out-of-order", &swap("roles"));
+    add(Kind::Key, "whole", "role-twice", &double("roles"));
+    add(Kind::Key, "whole", "role-unknown", &set("roles", list([text("king")])));
+    add(Kind::Config, "whole", "source-of-another-kind", &set("sources", list([reference("tree")])));
+    add(Kind::Contract, "whole", "text-of-another-kind", &set("text", reference("tree")));
+    add(Kind::Dataset, "whole", "root-of-another-kind", &set("root", reference("config")));
+    add(Kind::Code, "whole", "clean-with-difference", &set("dirt", text("clean")));
+    add(Kind::Code, "whole", "dirt-unknown-word", &set("dirt", text("dusty")));
+    add(Kind::Code, "unknown", "unknown-without-reason", &without("reason"));
+    add(Kind::Code, "whole", "file-twice", &double("files"));
+    add(Kind::Environment, "whole", "lock-of-another-kind", &|fields| {
+        map(fields.get_mut("lock").unwrap()).insert(text("file"), reference("tree"));
+    });
+    add(Kind::Private, "whole", "texts-empty", &set("texts", Cbor::Map(BTreeMap::new())));
+    add(Kind::Private, "whole", "salt-of-16-bytes", &set("salt", Cbor::Bytes(vec![0x24; 16])));
+
+    let mut plan = |name, fault, edit: &dyn Fn(&mut CborMap)| add(Kind::Plan, name, fault, edit);
+    plan("whole", "name-and-nonce", &set("nonce", Cbor::Bytes(vec![0x21; 16])));
+    plan("whole", "neither-name-nor-nonce", &without("name"));
+    plan("whole", "name-with-capital", &set("name", text("First")));
+    plan("whole", "roles-out-of-order", &swap("data"));
+    plan("whole", "role-twice", &double("data"));
+    plan("whole", "contracts-empty", &set("contracts", list([])));
+    plan("whole", "seed-negative", &set("seed", Cbor::Integer(-1)));
+    plan("whole", "base-of-another-kind", &set("base", list([list([text("init"), reference("dataset")])])));
+    plan("whole", "gap-unexplained", &without("config"));
+    plan("whole", "gap-explained-that-is-none", &|fields| {
+        map(fields.get_mut("none").unwrap()).insert(text("config"), text("none given"));
+    });
+    plan("unnamed", "gap-of-no-such-part", &|fields| {
+        map(fields.get_mut("none").unwrap()).insert(text("spec"), text("none given"));
+    });
+
+    let mut eval = |fault, edit: &dyn Fn(&mut CborMap)| add(Kind::Eval, "whole", fault, edit);
+    eval("binding-unknown", &set("binding", text("hoped")));
+    eval("metrics-out-of-order", &swap("metrics"));
+    eval("metric-twice", &double("metrics"));
+    eval("metric-value-as-float", &|fields| {
+        map(&mut array(fields.get_mut("metrics").unwrap())[0]).insert(text("value"), Cbor::Float(0.5));
+    });
+    eval("metric-with-null", &|fields| {
+        map(&mut array(fields.get_mut("metrics").unwrap())[1]).insert(text("n"), Cbor::Null);
+    });
+    eval("subject-of-another-kind", &set("subject", reference("checkpoint")));
+
+    let name = |at: usize, name: &'static [u8]| {
+        move |fields: &mut CborMap| {
+            array(&mut array(fields.get_mut("entries").unwrap())[at])[1] = Cbor::Bytes(name.to_vec());
+        }
+    };
+    let mut tree = |of, fault, edit: &dyn Fn(&mut CborMap)| add(Kind::Tree, of, fault, edit);
+    tree("whole", "names-out-of-order", &swap("entries"));
+    tree("whole", "name-twice", &double("entries"));
+    tree("whole", "name-with-slash", &name(0, b"a/b"));
+    tree("whole", "name-with-zero-byte", &name(0, b"a\0"));
+    tree("whole", "name-of-two-dots", &name(0, b".."));
+    tree("whole", "name-empty", &name(0, b""));
+    tree("whole", "entry-of-type-4", &|fields| {
+        array(&mut array(fields.get_mut("entries").unwrap())[0])[0] = Cbor::Integer(4);
+    });
+    tree("whole", "ext", &set("ext", Cbor::Map(BTreeMap::new())));
+    tree("whole", "split-beside-entries", &set("split", list([])));
+    tree("split", "split-empty", &set("split", list([])));
+    tree("split", "split-out-of-order", &swap("split"));
+    add(Kind::Sums, "whole", "digest-of-31-bytes", &set("tree", Cbor::Bytes(vec![0; 31])));
+    add(Kind::Tensors, "whole", "names-out-of-order", &swap("tensors"));
+    found
+}
+
+/// Whether the library takes bytes for a record of this kind.
+fn is_accepted(kind: Kind, bytes: &[u8]) -> bool {
+    match kind {
+        Kind::Tree => Node::decode(bytes).is_ok(),
+        Kind::Sums => Sums::decode(bytes).is_ok(),
+        Kind::Tensors => Tensors::decode(bytes).is_ok(),
+        _ => project(kind, bytes).is_ok(),
+    }
+}
+
+#[test]
+fn records_are_read_and_faults_are_refused() {
+    for (kind, name, bytes) in golden() {
+        assert!(is_accepted(kind, &bytes), "{kind} {name}");
+    }
+    let mut taken = Vec::new();
+    for (kind, fault, bytes) in invalid() {
+        codec::check(&bytes).unwrap();
+        if is_accepted(kind, &bytes) {
+            taken.push(format!("{kind}-{fault}"));
+        }
+    }
+    assert_eq!(taken, Vec::<String>::new(), "faults that the library takes");
 }
 
 pub(crate) fn as_json() -> Value {

@@ -243,7 +243,7 @@ pub(crate) fn write() -> Scene {
         binding: "observed".into(),
         metrics: vec![Metric { name: "accuracy".into(), value: "0.97".into(), stderr: None, n: Some(360) }],
         partial: None,
-        format: "generic-json".into(),
+        format: "json".into(),
     });
     let objects = vec![benchmark_bytes, result_bytes, eval_bytes];
     commit(&mut ledger, &signer(&keys.lee, None), vec![(eval, objects)], true);
