@@ -266,7 +266,11 @@ fn a_planted_head_is_refused_and_nothing_of_it_is_published() {
         let outcome = write(ledger, 5, &kim.at(5));
         assert_eq!(files_below(&dir.path().join(".ledger/log/tile")), before);
         assert_eq!(std::fs::read(dir.path().join(".ledger/log/checkpoint")).unwrap(), published);
-        outcome.unwrap_err()
+        // What was to be written is durable and kept; only the log does not take it.
+        match outcome.unwrap_err() {
+            Error::Stuck { source, .. } => *source,
+            other => panic!("{other:?}"),
+        }
     };
 
     let good = planted(&ledger, bytes.clone(), &kim);

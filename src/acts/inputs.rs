@@ -197,7 +197,7 @@ pub fn observe(request: &Request, progress: &(dyn Fn(u64) + Sync)) -> Result<Inp
         let text = inputs.blob(read_file(path)?);
         let id = inputs.stage(&Contract { text })?;
         inputs.plan.contracts.push(id);
-        inputs.part("contract", id, file_name(path));
+        inputs.part(format!("contract {}", file_name(path)), id, "");
     }
     if let Some(path) = &request.policy {
         let text = inputs.blob(read_file(path)?);

@@ -164,8 +164,8 @@ pub enum Error {
     },
 }
 
-impl From<crate::codec::Error> for Error {
-    fn from(error: crate::codec::Error) -> Self {
+impl From<model::Error> for Error {
+    fn from(error: model::Error) -> Self {
         Self::Ledger(error.into())
     }
 }

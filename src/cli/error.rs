@@ -157,7 +157,7 @@ fn of_ledger(error: &ledger::Error) -> Class {
         Error::Store(error) => of_store(error),
         Error::Disk(error) => of_disk(error),
         Error::Statement(error) => of_statement(error),
-        Error::Encode(codec::Error::TooLarge { .. }) => REFUSED,
+        Error::Encode(model::Error::Encoding(codec::Error::TooLarge { .. })) => REFUSED,
         Error::Encode(_) => BUG,
         Error::Stuck { source, .. } => of_ledger(source),
         Error::Refused { reason } => match reason {

@@ -128,7 +128,7 @@ pub enum Error {
     Statement(#[from] statement::Error),
     /// A record cannot be encoded.
     #[error("the record cannot be encoded")]
-    Encode(#[from] crate::codec::Error),
+    Encode(#[from] model::Error),
     /// The fold would not accept the statement, so it was not written.
     #[error("the ledger would not accept this: {reason}")]
     Refused {
@@ -382,13 +382,13 @@ impl Ledger {
         if self.state.ledger() != note_ledger(&self.head).ok() || self.state.keys().is_empty() {
             return Err(Error::Genesis);
         }
-        self.head
-            .verify(&self.log_keys())
-            .map_err(|source| Error::HeadSignature { size: head.size, source })?;
-        // Everything so far could be checked; what follows newer rules cannot be answered.
+        // The statements and their signatures could be checked; who may sign the head under newer rules cannot.
         if self.state.rules() > state::RULES {
             return Err(Error::Rules { found: self.state.rules() });
         }
+        self.head
+            .verify(&self.log_keys())
+            .map_err(|source| Error::HeadSignature { size: head.size, source })?;
         Ok(())
     }
 

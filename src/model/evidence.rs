@@ -118,7 +118,7 @@ pub struct Eval {
     /// Why the evaluation is partial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
-    /// What the reader of the results recognised, as `generic-json`.
+    /// What the reader of the results recognised, as `json`.
     pub format: String,
 }
 

@@ -192,14 +192,14 @@ pub struct Encoded {
 }
 
 /// Encodes a record with its kind and version.
-pub fn encode<R: Record>(record: &R) -> Result<Encoded, codec::Error> {
+pub fn encode<R: Record>(record: &R) -> Result<Encoded, Error> {
     #[derive(Serialize)]
     struct Stated<'a, R> {
         kind: Kind,
         v: i128,
         record: &'a R,
     }
-    debug_assert_eq!(record.check(), Ok(()), "a record is checked by whoever makes it");
+    record.check().map_err(Error::Form)?;
     // serde's `flatten` would write a map of unknown length, so the two maps are joined as values.
     let stated = codec::encode(&Stated { kind: R::KIND, v: VERSION, record })?;
     let mut fields: BTreeMap<String, Value> = codec::decode(&stated)?;

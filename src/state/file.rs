@@ -30,6 +30,7 @@ impl State {
         self.statements.write(&mut out);
         self.claims.write(&mut out);
         self.repeats.write(&mut out);
+        self.otherwise.write(&mut out);
         self.digests.write(&mut out);
         self.more_digests.write(&mut out);
         self.keys.write(&mut out);
@@ -78,6 +79,7 @@ impl State {
             statements: Table::read(&file, at)?,
             claims: Table::read(&file, at)?,
             repeats: Table::read(&file, at)?,
+            otherwise: Table::read(&file, at)?,
             digests: Table::read(&file, at)?,
             more_digests: Table::read(&file, at)?,
             keys: Table::read(&file, at)?,

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::id::{ClaimRef, HolderId, KeyId, LedgerId, ObjectId};
+use crate::id::{ClaimRef, HolderId, KeyId, LedgerId, ObjectId, object_id};
 use crate::log::key::{self, PublicKey};
 use crate::log::statement::{Claim, Statement};
 use crate::model::{
@@ -161,6 +161,9 @@ pub(super) struct Known {
     facts: Facts,
     links: Vec<Linked>,
     prev: Option<ClaimRef>,
+    /// Digest over what the claim says of its object: the links in the record's bytes, and the facts that hang
+    /// on them. Whoever claims the same object in other words says something else.
+    pub(super) essence: [u8; 16],
 }
 
 impl Known {
@@ -487,7 +490,7 @@ impl State {
             }
             Facts::End { .. } => {
                 let start = claim.link("start").ok_or(Standing::Rejected(Reason::BadForm))?;
-                let repeated = self.claim(claim.id).is_some();
+                let repeated = self.was_said(claim.id, &claim.essence);
                 let ended = self.attempt(start.id).is_some_and(|attempt| attempt.ended.is_some());
                 if !repeated && (ended || !author.ended.insert(start.id)) {
                     return reject(Reason::AlreadyEnded);
@@ -587,7 +590,7 @@ impl State {
         ordered.sort_by_key(|(_, claim)| claim.kind);
         for (position, claim) in ordered {
             let place = Place { index, position };
-            let repeated = !self.record_claim(claim.id, place, number);
+            let repeated = !self.record_claim(claim.id, &claim.essence, place, number);
             if let Some(register) = register_of(claim) {
                 self.registers.set(register.key(), place.pack());
             }
@@ -602,7 +605,7 @@ impl State {
         }
     }
 
-    /// What a claim moves although its object was claimed before: the words of this holder about it.
+    /// What a claim moves although the same was said before: the words of this holder about it.
     ///
     /// A name may be asked for later than the object was recorded, and a vote is the vote of whoever gives it.
     fn record_repeat(&mut self, claim: &Known, place: Place, holder: HolderId) {
@@ -623,7 +626,7 @@ impl State {
         }
         match &claim.facts {
             Facts::Named { name } => {
-                if claim.kind == Kind::Plan {
+                if claim.kind == Kind::Plan && self.run(claim.id.id).is_none() {
                     let run = RunRow { claim: place, last: None, attempts: 0 };
                     self.runs.set(*claim.id.id.as_bytes(), run.pack());
                 }
@@ -664,6 +667,10 @@ impl State {
                 self.attempts.set(*lost.id.as_bytes(), attempt.pack());
             }
         }
+        if self.attempt(claim.id.id).is_some() {
+            // The same start, said to be of another run: whoever said it first opened the attempt.
+            return;
+        }
         if let Some(mut run) = self.run(plan.id) {
             let attempt =
                 AttemptRow { plan: plan.id, before: run.last, claim: place, ended: None, lost: false };
@@ -677,7 +684,8 @@ impl State {
     fn record_end(&mut self, claim: &Known, status: Status, place: Place) {
         let Some(start) = claim.link("start") else { return };
         if let Some(mut attempt) = self.attempt(start.id) {
-            attempt.ended = Some((status, place));
+            // An end that was said in other words before does not undo the one that counted.
+            attempt.ended.get_or_insert((status, place));
             attempt.lost = false;
             self.attempts.set(*start.id.as_bytes(), attempt.pack());
         }
@@ -764,6 +772,7 @@ fn register_of(claim: &Known) -> Option<Register> {
 pub(super) fn know(claim: &Claim<'_>) -> Judged<Known> {
     let kind = Kind::from_word(&claim.kind).ok_or(Standing::Unknown)?;
     let mut links = Vec::with_capacity(claim.links.len());
+    let mut said = Vec::with_capacity(256);
     for link in &claim.links {
         let rule = kind.link_rule(&link.role).ok_or(Standing::Unknown)?;
         let target = Kind::from_word(&link.kind).ok_or(Standing::Unknown)?;
@@ -771,6 +780,11 @@ pub(super) fn know(claim: &Claim<'_>) -> Judged<Known> {
             return reject(Reason::BadForm);
         }
         let needs_claim = rule.claimed.contains(&target);
+        if !rule.claim_only {
+            said.extend_from_slice(rule.role.as_bytes());
+            said.push(target as u8);
+            said.extend_from_slice(link.id.as_bytes());
+        }
         links.push(Linked { role: rule.role, target: TypedId::new(target, link.id), needs_claim });
     }
     for rule in kind.links().iter().chain(COMMON_LINKS) {
@@ -790,5 +804,11 @@ pub(super) fn know(claim: &Claim<'_>) -> Judged<Known> {
         Err(FactsError::Unknown(_)) => return Err(Standing::Unknown),
         Err(_) => return reject(Reason::BadForm),
     };
-    Ok(Known { kind, id: TypedId::new(kind, claim.object), facts, links, prev: claim.prev })
+    // A name stands beside the record, except in a plan, where it is part of it.
+    if kind == Kind::Plan || !matches!(facts, Facts::Named { .. }) {
+        said.extend_from_slice(&claim.facts);
+    }
+    let mut essence = [0; 16];
+    essence.copy_from_slice(&object_id(&said).as_bytes()[..16]);
+    Ok(Known { kind, id: TypedId::new(kind, claim.object), facts, links, prev: claim.prev, essence })
 }

@@ -28,8 +28,9 @@ pub struct State {
     range: CompactRange,
     rules: u32,
     statements: Table<32, 9>,
-    claims: Table<33, 10>,
+    claims: Table<33, 26>,
     repeats: Table<37, 6>,
+    otherwise: Table<49, 6>,
     digests: Table<32, 7>,
     more_digests: Table<7, 7>,
     keys: Table<32, 79>,
@@ -343,18 +344,31 @@ impl State {
         self.marks.set(key, row);
     }
 
-    /// Records a claim of an object; `false` if the object was claimed before.
-    fn record_claim(&mut self, id: TypedId, place: Place, key: u32) -> bool {
+    /// Whether an object was claimed before in the same words.
+    fn was_said(&self, id: TypedId, essence: &[u8; 16]) -> bool {
         let typed = typed_key(id);
-        if self.claims.get(&typed).is_none() {
-            self.claims.set(typed, join(&[&place.pack(), &key.to_be_bytes()]));
+        let first = self.claims.get(&typed);
+        first.is_some_and(|row| row[10..] == *essence)
+            || (first.is_some() && self.otherwise.get(&join(&[&typed, essence])).is_some())
+    }
+
+    /// Records a claim of an object; `false` if the same was said of it before.
+    fn record_claim(&mut self, id: TypedId, essence: &[u8; 16], place: Place, key: u32) -> bool {
+        let typed = typed_key(id);
+        let Some(first) = self.claims.get(&typed) else {
+            self.claims.set(typed, join(&[&place.pack(), &key.to_be_bytes(), essence]));
             return true;
-        }
+        };
         let repeat = join(&[&typed, &key.to_be_bytes()]);
         if self.repeats.get(&repeat).is_none() {
             self.repeats.set(repeat, place.pack());
         }
-        false
+        let other = join(&[&typed, essence]);
+        let is_new = first[10..] != *essence && self.otherwise.get(&other).is_none();
+        if is_new {
+            self.otherwise.set(other, place.pack());
+        }
+        is_new
     }
 
     fn record_digest(&mut self, digest: ObjectId, role: DigestRole, place: Place) {
