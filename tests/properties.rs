@@ -231,12 +231,13 @@ impl World {
                 self.model.waiting.push(deed.clone());
                 self.own(objects);
             }
-            Err(Error::Refused { .. }) => {
+            Err(Error::Refused { reason }) => {
                 // If it came as far as the log, it has ordered what waited.
-                if self.ledger.pending().unwrap().is_empty() {
+                let pending = self.ledger.pending().unwrap();
+                if pending.iter().all(|pending| self.ledger.state().statement(pending.id).is_some()) {
                     self.model.flush();
                 }
-                assert!(!self.model.apply(deed), "{deed:?} was refused");
+                assert!(!self.model.apply(deed), "{deed:?} was refused: {reason}");
             }
             Err(error) => panic!("{deed:?}: {error:?}"),
         }
