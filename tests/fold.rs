@@ -2,6 +2,7 @@
 //!
 //! Statements are signed here and folded without a disk; how they get into a log is tested elsewhere. Every
 //! scene ends with [`Scene::end`], which folds its whole log again, in one piece and from a State file.
+#![expect(clippy::unwrap_used, reason = "what a test cannot do without ends it")]
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -461,6 +462,9 @@ fn unknown_key() {
     scene.end();
 }
 
+/// Makes a claim about a text.
+type MakeClaim = Box<dyn Fn(&str) -> Claim<'static>>;
+
 #[test]
 fn role_not_allowed() {
     use Role::{Approver, Author, Evaluator, Owner, Reviewer};
@@ -473,12 +477,11 @@ fn role_not_allowed() {
     scene.kim(vec![verdict("v"), eval("x", Some("c")), channel("h")]);
     let c = id(Kind::Checkpoint, "c");
     let import = |text: &str| claim(Kind::Import, text, &[("document", id(Kind::Blob, "d"))], &Facts::None);
-    type Make = Box<dyn Fn(&str) -> Claim<'static>>;
-    let on = |kind, role, target, facts: Facts| -> Make {
+    let on = |kind, role, target, facts: Facts| -> MakeClaim {
         Box::new(move |text| claim(kind, text, &[(role, target)], &facts))
     };
     let vote = Facts::Approval { decision: Decision::Approve };
-    let table: Vec<(Make, &[Role])> = vec![
+    let table: Vec<(MakeClaim, &[Role])> = vec![
         (Box::new(|text| dataset(text, None)), &[Author, Evaluator]),
         (on(Kind::Model, "root", id(Kind::Blob, "m"), Facts::None), &[Author, Evaluator]),
         (Box::new(plan), &[Author]),
@@ -731,9 +734,12 @@ fn a_recovery_key_adds_and_revokes_owners_and_nothing_else() {
     scene.end();
 }
 
+/// Makes the claims of a first statement out of an owner's and a log's key.
+type Opening = fn(&Party, &Party) -> Vec<Claim<'static>>;
+
 #[test]
 fn a_genesis_that_is_not_its_own_authority_opens_nothing() {
-    let cases: [(Reason, fn(&Party, &Party) -> Vec<Claim<'static>>); 5] = [
+    let cases: [(Reason, Opening); 5] = [
         (Reason::UnknownKey, |_, _| vec![genesis()]),
         (Reason::BadForm, |kim, log| {
             vec![key(kim, &OWNER, Some(&NONCE)), key(log, &[Role::Log], Some(&NONCE))]
@@ -1016,9 +1022,9 @@ fn what_newer_rules_say_is_carried_and_satisfies_nothing() {
 
 #[test]
 fn every_reason_has_a_test_of_its_name() {
-    let text = include_str!("fold.rs");
+    let source = include_str!("fold.rs");
     for reason in Reason::ALL {
         let test = format!("fn {}() {{", reason.word().replace('-', "_"));
-        assert!(text.contains(&test), "{reason}");
+        assert!(source.contains(&test), "{reason}");
     }
 }

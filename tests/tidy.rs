@@ -56,6 +56,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("cel", &["contract/expr.rs"]),
     ("sled", &["index.rs"]),
     ("clap", &["cli/"]),
+    ("glob", &["cli/"]),
     ("getrandom", &["cli/"]),
     ("signal_hook", &["cli/"]),
 ];

@@ -14,9 +14,10 @@ use crate::capture::{code, config, environment, results, safetensors, walk, weig
 use crate::ledger::ResolveError;
 use crate::log::{files, key, note, statement};
 use crate::state::Reason;
-use crate::{codec, durable, id, ledger, model, store};
+use crate::{codec, durable, fsck, id, ledger, model, store, verify};
 
-use super::ui::Exit;
+use super::settings::quoted;
+use super::ui::{Exit, size};
 
 /// A command's failure, as people read it.
 #[derive(Debug)]
@@ -130,7 +131,7 @@ fn of_ledger(error: &ledger::Error) -> Class {
     use ledger::Error;
     match error {
         Error::NotALedger { .. } => NOT_A_LEDGER,
-        Error::Format { .. } | Error::Rules { .. } => ("newer-format", Exit::Unknown, None),
+        Error::Format { .. } | Error::Rules { .. } => NEWER_FORMAT,
         Error::Copied { .. } => ("copy", Exit::Refused, None),
         Error::Behind { .. } => ("behind", Exit::Unknown, None),
         Error::Fork { .. } => ("fork", Exit::Damaged, None),
@@ -151,6 +152,7 @@ fn of_ledger(error: &ledger::Error) -> Class {
     }
 }
 
+const NEWER_FORMAT: Class = ("newer-format", Exit::Unknown, None);
 const NOT_A_LEDGER: Class = ("not-a-ledger", Exit::Unknown, Some("ledger init"));
 
 fn of_disk(error: &durable::Error) -> Class {
@@ -197,7 +199,7 @@ fn of_statement(error: &statement::Error) -> Class {
 
 fn of_resolve(error: &ResolveError) -> Class {
     match error {
-        ResolveError::Nothing(_) => ("no-such-id", Exit::Unknown, None),
+        ResolveError::Nothing(_) => ("no-such-id", Exit::Unknown, Some("ledger log")),
         ResolveError::Ambiguous { .. } => ("ambiguous", Exit::Usage, None),
         ResolveError::Ledger(error) => of_ledger(error),
         _ => ("usage", Exit::Usage, None),
@@ -244,8 +246,21 @@ fn of_acts(error: &acts::Error) -> Class {
     }
 }
 
+impl From<verify::Error> for Failure {
+    fn from(error: verify::Error) -> Self {
+        match error {
+            verify::Error::Walk(error) => error.into(),
+            verify::Error::Weights(error) => error.into(),
+            verify::Error::Ledger(error) => error.into(),
+        }
+    }
+}
+
 impl From<acts::Error> for Failure {
     fn from(error: acts::Error) -> Self {
+        if let acts::Error::Ledger(error) = error {
+            return error.into();
+        }
         let (slug, exit, hint) = of_acts(&error);
         let mut failure = Self::new(slug, exit, error.to_string());
         failure.hint = hint.map(str::to_owned);
@@ -256,17 +271,17 @@ impl From<acts::Error> for Failure {
                 failure.facts.extend((files.len() > 8).then(|| format!("and {} more", files.len() - 8)));
                 failure = failure.hint(format!(
                     "commit them, or freeze with --allow-dirty: the diff ({}) is then stored",
-                    super::ui::size(*diff as u64)
+                    size(*diff as u64)
                 ));
             }
             acts::Error::Drift { run, differences, same } => {
                 let wide = |of: fn(&acts::Difference) -> usize| differences.iter().map(of).max().unwrap_or(0);
-                let (part, path) = (wide(|d| d.part.len()), wide(|d| d.path.len()));
-                failure.facts.extend(
-                    differences.iter().map(|d| {
-                        format!("{:<part$}  {:<path$}  {} -> {}", d.part, d.path, d.frozen, d.found)
-                    }),
-                );
+                let (part, path) = (wide(|d| d.part.len()).max("same".len()), wide(|d| d.path.len()));
+                for d in differences {
+                    // Whole parts have no path in them; then there is no column for one.
+                    let path = if path == 0 { String::new() } else { format!("{:<path$}  ", d.path) };
+                    failure.facts.push(format!("{:<part$}  {path}{} -> {}", d.part, d.frozen, d.found));
+                }
                 if !same.is_empty() {
                     failure.facts.push(format!("{:<part$}  {}", "same", same.join(", ")));
                 }
@@ -278,16 +293,17 @@ impl From<acts::Error> for Failure {
             acts::Error::Completed { run } => {
                 failure = failure.hint(format!("ledger start {} --again", run.short()));
             }
+            acts::Error::EndedOtherwise { run, .. } => {
+                failure = failure.hint(format!("ledger show {}", run.short()));
+            }
             acts::Error::NoAttempt { run } => failure = failure.hint(format!("ledger start {}", run.short())),
             acts::Error::Incomplete { problems, .. } => {
                 failure.facts.extend(problems.iter().cloned());
                 failure = failure.hint("wait until it is written, or write it again");
             }
             acts::Error::WhichRun { path } => {
-                let path = path.display();
-                failure = failure.hint(format!(
-                    "ledger record checkpoint {path} --run RUN   (`--run none` for weights that no run here wrote)"
-                ));
+                failure.facts.push("`--run none` is for weights that no run here wrote".to_owned());
+                failure = failure.hint(format!("ledger record checkpoint {} --run RUN", quoted(path)));
             }
             acts::Error::SubjectChanged { before, after } => {
                 failure.facts.push(format!("before  weights {before}"));
@@ -300,6 +316,14 @@ impl From<acts::Error> for Failure {
             _ => {}
         }
         failure.because(error)
+    }
+}
+
+fn of_fsck(error: &fsck::Error) -> Class {
+    match error {
+        fsck::Error::NotALedger { .. } => NOT_A_LEDGER,
+        fsck::Error::Format { .. } => NEWER_FORMAT,
+        fsck::Error::Disk(error) => of_disk(error),
     }
 }
 
@@ -344,6 +368,7 @@ classed! {
     environment::LockError => |_| BAD_CONFIG;
     results::Error => |_| BAD_DATA;
     code::Error => |_| BAD_DATA;
+    fsck::Error => of_fsck;
 }
 
 impl From<ledger::Error> for Failure {

@@ -95,13 +95,11 @@ fn begin(args: &Args, context: &Context) -> Result<Begun, Failure> {
     let mut ledger = context.open()?;
     if args.run.is_some() || context.filled("LEDGER_RUN").is_some() {
         let run = freeze::run_of(args.run.as_deref(), context, &ledger)?;
-        let begun = attempt::begin(&mut ledger, run, args.again, false, &args.command, context)?;
-        context.ui.talk(format!("{} starts as {}", run.short(), begun.start.short()));
-        return Ok(begun);
+        return attempt::begin(&mut ledger, run, args.again, false, &args.command, context);
     }
     let request = freeze::request(&args.flags, &args.command, context, &ledger)?;
     let inputs = freeze::observe(&request, context)?;
-    let frozen = freeze::freeze(&mut ledger, inputs, &request, &args.flags, context, true)?;
+    let frozen = freeze::freeze(&mut ledger, &inputs, &request, &args.flags, context, true)?;
     if let Some(outcome) = frozen.outcome {
         context.settle(outcome);
     }

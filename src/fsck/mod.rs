@@ -236,17 +236,6 @@ struct Rebuilt {
     log: Log,
 }
 
-/// Joins an error and its causes to one sentence.
-fn text_of(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
-}
-
 /// Whether an error of the disk is about what lies there, not about a disk that does not answer.
 fn is_about_content(error: &durable::Error) -> bool {
     matches!(error, durable::Error::NotRegular { .. } | durable::Error::TooLarge { .. })
