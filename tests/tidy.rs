@@ -25,7 +25,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("contract", 10),
     ("lineage", 11),
     ("verify", 12),
-    ("fsck", 12),
+    ("fsck", 13),
     ("gate", 13),
     ("audit", 13),
     ("bundle", 14),

@@ -406,7 +406,7 @@ fn read_environment(request: &Request, inputs: &mut Inputs) -> Result<(), Error>
     let interpreter =
         if request.compare_only { None } else { read_interpreter(&request.argv, &request.machine) };
     if lock.is_none() && interpreter.is_none() {
-        inputs.none("environment", "no lock file and no interpreter were found");
+        inputs.none("environment", "neither a lock file nor an interpreter was found");
         return Ok(());
     }
     if lock.is_none() {

@@ -127,7 +127,7 @@ pub(super) fn end(args: &EndArgs, context: &Context) -> Result<Answer, Failure> 
 pub(super) fn is_higher_rank(context: &Context, what: &str) -> bool {
     let is_higher = context.rank().is_some_and(|rank| rank > 0);
     if is_higher {
-        context.ui.talk(format!("on a rank above 0, {what} records nothing"));
+        context.ui.talk(format!("on a rank above 0, `{what}` does nothing"));
     }
     is_higher
 }

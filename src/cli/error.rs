@@ -131,7 +131,7 @@ fn of_ledger(error: &ledger::Error) -> Class {
     use ledger::Error;
     match error {
         Error::NotALedger { .. } => NOT_A_LEDGER,
-        Error::Format { .. } | Error::Rules { .. } => NEWER_FORMAT,
+        Error::Format { .. } | Error::Rules { .. } => ("newer-format", Exit::Unknown, None),
         Error::Copied { .. } => ("copy", Exit::Refused, None),
         Error::Behind { .. } => ("behind", Exit::Unknown, None),
         Error::Fork { .. } => ("fork", Exit::Damaged, None),
@@ -152,7 +152,6 @@ fn of_ledger(error: &ledger::Error) -> Class {
     }
 }
 
-const NEWER_FORMAT: Class = ("newer-format", Exit::Unknown, None);
 const NOT_A_LEDGER: Class = ("not-a-ledger", Exit::Unknown, Some("ledger init"));
 
 fn of_disk(error: &durable::Error) -> Class {
@@ -256,6 +255,15 @@ impl From<verify::Error> for Failure {
     }
 }
 
+impl From<fsck::Error> for Failure {
+    fn from(error: fsck::Error) -> Self {
+        match error {
+            fsck::Error::Ledger(error) => error.into(),
+            fsck::Error::Disk(error) => error.into(),
+        }
+    }
+}
+
 impl From<acts::Error> for Failure {
     fn from(error: acts::Error) -> Self {
         if let acts::Error::Ledger(error) = error {
@@ -319,14 +327,6 @@ impl From<acts::Error> for Failure {
     }
 }
 
-fn of_fsck(error: &fsck::Error) -> Class {
-    match error {
-        fsck::Error::NotALedger { .. } => NOT_A_LEDGER,
-        fsck::Error::Format { .. } => NEWER_FORMAT,
-        fsck::Error::Disk(error) => of_disk(error),
-    }
-}
-
 fn of_safetensors(error: &safetensors::Error) -> Class {
     match error {
         safetensors::Error::Open(error) => of_walk(error),
@@ -368,7 +368,6 @@ classed! {
     environment::LockError => |_| BAD_CONFIG;
     results::Error => |_| BAD_DATA;
     code::Error => |_| BAD_DATA;
-    fsck::Error => of_fsck;
 }
 
 impl From<ledger::Error> for Failure {

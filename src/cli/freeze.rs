@@ -55,7 +55,7 @@ pub(super) struct Flags {
     #[arg(long, value_name = "N")]
     name: Option<String>,
     /// Directory for the run's files
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     out: Option<PathBuf>,
     /// Freeze although tracked files differ from the commit
     #[arg(long)]
@@ -90,7 +90,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
         let mut answer = Answer::new("ledger.freeze/1");
         match context.filled("LEDGER_RUN") {
             Some(run) => answer.line(run),
-            None => context.ui.talk("on a rank above 0 nothing is frozen"),
+            None => context.ui.talk("on a rank above 0, `freeze` does nothing"),
         }
         return Ok(answer);
     }

@@ -9,7 +9,7 @@ use crate::ledger::{Ledger, Stated};
 use crate::model::{Benchmark, Checkpoint, Eval, Facts, Kind, Name, Plan, TypedId};
 
 use super::error::Failure;
-use super::settings::Context;
+use super::settings::{Context, shell};
 use super::ui::{self, Answer, plain};
 
 /// List everything of one kind
@@ -112,7 +112,7 @@ fn run_columns(ledger: &Ledger, stated: &Stated) -> Vec<(&'static str, Value)> {
         ("name", text(|plan| plan.name.clone())),
         ("study", text(|plan| plan.study.clone())),
         ("arm", text(|plan| plan.arm.clone())),
-        ("command", text(|plan| Some(plan.argv.join(" ")))),
+        ("command", text(|plan| Some(shell(plan.argv.iter().map(String::as_str))))),
     ]
 }
 

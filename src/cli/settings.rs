@@ -416,6 +416,11 @@ pub(crate) fn quoted(path: &Path) -> String {
     }
 }
 
+/// Writes a command so that a shell reads it as these words.
+pub(crate) fn shell<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    words.into_iter().map(|word| quoted(Path::new(word))).collect::<Vec<_>>().join(" ")
+}
+
 /// The disk of the user's own files.
 pub(crate) fn disk() -> Arc<dyn Disk> {
     Arc::new(RealDisk)

@@ -14,7 +14,7 @@ use crate::model::{self, Kind, TypedId};
 use crate::verify::identify;
 
 use super::error::Failure;
-use super::settings::{Context, quoted};
+use super::settings::{Context, quoted, shell};
 use super::ui::{self, Answer, Exit, plain};
 
 /// Show one thing in full
@@ -89,7 +89,10 @@ pub(super) fn meant(text: &str, ledger: &Ledger, context: &Context) -> Result<Ty
     let progress = context.ui.progress("hashed", None);
     let found = identify(ledger, path, &|bytes| progress.add(bytes));
     drop(progress);
-    match (found?.first(), resolved) {
+    let found = found?;
+    // Weights may have been recorded as a model, too; it is the checkpoint that came from somewhere.
+    let checkpoint = found.iter().find(|id| id.kind == Kind::Checkpoint);
+    match (checkpoint.or(found.first()), resolved) {
         (Some(id), _) => Ok(*id),
         // A file may be called as something in the ledger is.
         (None, Ok(id)) => Ok(id),
@@ -194,7 +197,7 @@ fn short(value: &Value) -> String {
 /// Writes a command as a shell reads it.
 fn command(argv: &Value) -> String {
     let words = argv.as_array().into_iter().flatten().filter_map(Value::as_str);
-    words.map(|word| quoted(Path::new(word))).collect::<Vec<_>>().join(" ")
+    shell(words)
 }
 
 /// Returns a claim as JSON.

@@ -105,7 +105,7 @@ fn subject(text: &str, ledger: &Ledger, context: &Context) -> Result<Subject, Fa
         Ok(id) => Ok(Subject::Id(id)),
         Err(ResolveError::Nothing(_)) if !is_id => {
             let message = format!("`{text}` is neither a path nor an id in this ledger");
-            Err(Failure::new("no-such-id", Exit::Unknown, message))
+            Err(Failure::new("no-such-id", Exit::Unknown, message).hint("ledger ls checkpoints"))
         }
         Err(error) => Err(error.into()),
     }
@@ -121,7 +121,7 @@ fn wanted(text: &str, ledger: &Ledger) -> Result<TypedId, Failure> {
     };
     match found.kind {
         Kind::Checkpoint | Kind::Dataset | Kind::Model => Ok(found),
-        kind => Err(Failure::usage(format!("`{text}` is a {kind}, which has no bytes on disk"))
+        _ => Err(Failure::usage(format!("`{text}` is {}, which has no bytes on disk", found.short()))
             .hint("ledger ls checkpoints")),
     }
 }
@@ -139,8 +139,13 @@ fn answer(report: &Report, asked: &str, ledger: &Ledger, context: &Context) -> A
     answer.exit = exit;
     answer.line(format!("{}  {}", padded(&context.ui, severity), plain(&sentence(report, asked))));
     answer.findings = report.findings.iter().map(told).collect();
+    let is_other = answer.findings.iter().any(|finding| finding.kind == "not-that-one");
     let mut hints = BTreeSet::new();
     for finding in &mut answer.findings {
+        // Bytes that differ from those of another checkpoint are no surprise.
+        if is_other && finding.kind == "wrong-bytes" {
+            continue;
+        }
         let Some((when, command)) = hint(&finding.kind, asked, ledger) else { continue };
         hints.insert(if when.is_empty() { command.clone() } else { format!("{when}: {command}") });
         finding.hint = Some(command);
@@ -174,9 +179,9 @@ fn sentence(report: &Report, asked: &str) -> String {
     match (report.answer(), report.run) {
         (Verdict::Yes, Some(run)) => format!("{what} is what {} made", run.short()),
         (Verdict::Yes, None) => format!("{what} is as recorded"),
-        (Verdict::No, _) if has("not-that-one") => format!("{asked} is another one than {what}"),
+        (Verdict::No, _) if has("not-that-one") => format!("{asked} is not {what}"),
         (Verdict::No, _) if has("wrong-bytes") || has("extra-file") => {
-            format!("{asked} is not {what} as it was recorded")
+            format!("{asked} is not what was recorded as {}", id.short())
         }
         (Verdict::No, _) => format!("{what} is not to be relied on: {why}"),
         (Verdict::Damaged, _) => format!("the ledger is damaged: {why}"),

@@ -88,26 +88,12 @@ fn lineage_is_told_in_both_directions_and_drawn() {
     let down = kim.run(&["trace", "data:train", "--down"]);
     down.matches("trace/down");
     down.never_says("cfg:");
-    // The numbers of nodes follow ids, which no two ledgers share: here only the form can be compared.
-    for (flag, first, arrow) in
-        [("--mermaid", "flowchart TD", " -->|\""), ("--dot", "digraph lineage {", " -> ")]
-    {
-        let drawn = kim.ok(&["trace", "out/step-10", flag]);
-        assert_eq!(drawn.lines().next(), Some(first));
+    for flag in ["--mermaid", "--dot"] {
+        kim.run(&["trace", "out/step-10", flag]).matches(&format!("trace/{}", &flag[2..]));
         let document = kim.json(&["trace", "out/step-10", flag]);
         assert_eq!(document["schema"], "ledger.trace/1");
-        let (nodes, edges) = (document["nodes"].as_array().unwrap(), document["edges"].as_array().unwrap());
-        let is_edge = |line: &&str| line.contains(arrow);
-        assert_eq!(drawn.lines().filter(is_edge).count(), edges.len(), "{drawn}");
-        assert_eq!(
-            drawn
-                .lines()
-                .filter(|line| line.starts_with("  n") && !is_edge(line) && !line.contains("node ["))
-                .count(),
-            nodes.len(),
-            "{drawn}"
-        );
-        assert!(drawn.contains("out/step-10") && drawn.contains("config.yaml"), "{drawn}");
+        assert_eq!(document["nodes"][0]["label"], "out/step-10, step 10");
+        assert_eq!(document["edges"][0]["from"], document["nodes"][0]["id"]);
     }
     kim.run(&["trace", "nowhere"]).fails(3, "no-such-id");
     kim.run(&["trace", "out/step-10", "--up", "--down"]).fails(2, "usage");

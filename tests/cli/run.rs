@@ -120,9 +120,10 @@ fn an_evaluation_is_bound_to_the_weights_that_lay_there() {
     output.fails(3, "no-results");
     output.matches("eval/no-results");
     kim.run(&[&flags[..], &["exit 5"]].concat()).matches("eval/failed");
-    let moves = "echo '{\"accuracy\": 1}' > results.json; echo x >> out/step-10/model.safetensors";
+    kim.lay("other", &safetensors(2.0));
+    let moves = "echo '{\"accuracy\": 1}' > results.json; cp other out/step-10/model.safetensors";
     let output = kim.run(&[&flags[..], &[moves]].concat());
-    assert_ne!(output.code, 0, "{output:?}");
+    output.fails(4, "subject-changed");
     output.matches("eval/changed");
     assert_eq!(kim.ok(&["ls", "evals", "--ids"]).lines().count(), 1, "only one was recorded");
     kim.lay("out/step-10/model.safetensors", &safetensors(1.0));

@@ -202,9 +202,10 @@ pub(crate) fn snapshot(name: &str, text: &str) {
     assert!(expected == text, "`{name}` was\n{expected}\nand is\n{text}\nLEDGER_OVERWRITE=1 rewrites it");
 }
 
-/// Replaces what differs from run to run: the test's directory, ids, keys and times.
+/// Replaces what differs from run to run: the test's directory, the platform, ids, keys and times.
 pub(crate) fn filtered(text: &str, root: &Path) -> String {
-    let text = text.replace(root.to_str().unwrap(), "<DIR>");
+    let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
+    let text = text.replace(root.to_str().unwrap(), "<DIR>").replace(&platform, "<PLATFORM>");
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=');
     let mut filtered = String::new();
     for line in text.lines() {
@@ -223,7 +224,8 @@ pub(crate) fn filtered(text: &str, root: &Path) -> String {
             if is_base64 {
                 filtered.push_str("<BASE64>");
             } else {
-                let words: Vec<&str> = run.split('/').map(|word| without_id(word, after)).collect();
+                let is_key = filtered.ends_with(" log key ");
+                let words: Vec<&str> = run.split('/').map(|word| without_id(word, after, is_key)).collect();
                 filtered.push_str(&words.join("/"));
             }
             rest = after;
@@ -233,9 +235,9 @@ pub(crate) fn filtered(text: &str, root: &Path) -> String {
     filtered
 }
 
-fn without_id<'a>(word: &'a str, after: &str) -> &'a str {
+fn without_id<'a>(word: &'a str, after: &str, is_key: bool) -> &'a str {
     let is_hex = word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let is_short_key = word.len() == 4 && after.starts_with(')');
+    let is_short_key = word.len() == 4 && (is_key || after.starts_with(')'));
     if is_hex && (word.len() >= 8 || is_short_key) { "<ID>" } else { word }
 }
 
