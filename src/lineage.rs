@@ -5,11 +5,13 @@
 //! is not in the store is a node that says so.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::ControlFlow;
 
 use crate::codec::MAX_RECORD;
 use crate::ledger::{Error, Ledger, Stated};
 use crate::model::{
-    self, Benchmark, Checkpoint, Code, Dirt, Environment, Eval, Facts, Kind, Plan, Private, TypedId, content,
+    self, Benchmark, Checkpoint, Code, Dirt, Environment, Eval, Facts, Kind, Note, Plan, Private, TypedId,
+    content,
 };
 use crate::state::{DigestRole, Standing};
 
@@ -122,12 +124,12 @@ pub fn descendants(ledger: &Ledger, id: TypedId) -> Result<Lineage, Error> {
     add_content(ledger, id, &mut stands_for)?;
     loop {
         let before = lineage.nodes.len();
-        ledger.list(0, &mut |listed| {
+        ledger.list::<Error>(0, &mut |listed| {
             let is_accepted = listed.standing == Standing::Accepted;
             for stated in listed.claims.into_iter().filter(|_| is_accepted) {
                 take_descendant(ledger, &mut lineage, &mut stands_for, stated)?;
             }
-            Ok(())
+            Ok(ControlFlow::Continue(()))
         })?;
         // Links to claims point back in the log, so one pass finds nearly all; content may be claimed later.
         if lineage.nodes.len() == before || lineage.is_cut {
@@ -252,6 +254,7 @@ fn label(ledger: &Ledger, id: TypedId, claim: Option<&Stated>, bytes: &[u8]) -> 
                 words.extend(first.map(|metric| format!("{} {}", metric.name, metric.value)));
             }
         }
+        Kind::Note => words.extend(model::decode::<Note>(bytes).ok().map(|note| note.text)),
         _ => {}
     }
     // What is said comes from records and may hold anything; one line of it is shown.

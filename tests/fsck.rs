@@ -220,5 +220,5 @@ fn what_is_left_over_or_strange_is_told_and_no_damage() {
     }
     assert_eq!(told.len(), 5);
     let elsewhere = fsck::check(Arc::new(RealDisk), &project.path("out"), None, &|_| {});
-    assert!(matches!(elsewhere, Err(fsck::Error::NotALedger { .. })));
+    assert!(matches!(elsewhere, Err(fsck::Error::Ledger(ledger::ledger::Error::NotALedger { .. }))));
 }

@@ -1,5 +1,6 @@
 //! The library from an empty directory to statements under a head: init, write, reopen, join, refuse.
 #![expect(clippy::disallowed_methods, reason = "tests lay files")]
+#![expect(clippy::unwrap_used, reason = "what a test cannot do without ends it")]
 
 use std::path::Path;
 use std::sync::Arc;

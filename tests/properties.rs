@@ -321,12 +321,12 @@ impl World {
         let mut done = Vec::new();
         let mut leaves = Vec::new();
         ledger
-            .list(0, &mut |listed| {
+            .list::<Error>(0, &mut |listed| {
                 leaves.push(listed.id);
                 if listed.index > 2 && listed.standing == Standing::Accepted {
                     done.push(listed.claims[0].object);
                 }
-                Ok(())
+                Ok(std::ops::ControlFlow::Continue(()))
             })
             .unwrap();
         let wanted: Vec<TypedId> = model.done.iter().map(|deed| deed.object).collect();

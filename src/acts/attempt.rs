@@ -25,7 +25,7 @@ pub struct StartRequest<'a> {
     pub full: bool,
     /// Names the request, so that a requeued job does not start twice.
     pub req: Option<[u8; 16]>,
-    /// Where, and on what machine.
+    /// The command and the machine.
     pub place: &'a Request,
 }
 

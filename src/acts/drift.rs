@@ -12,7 +12,7 @@ use crate::id::Digests;
 use crate::ledger::Ledger;
 use crate::model::{self, Code, Config, Dataset, Environment, Kind, Model, Plan, Private, TypedId};
 
-use super::inputs::{Inputs, Request, observe};
+use super::inputs::{Inputs, ROOT, Request, observe};
 use super::{Error, open_private_path};
 
 /// One thing that differs.
@@ -41,7 +41,7 @@ pub struct Drift {
 
 const ABSENT: &str = "(absent)";
 
-/// Compares a run's inputs on disk with its plan. `place` says where and on what machine; `full` reads everything.
+/// Compares a run's inputs on disk with its plan. `place` says on what machine; `full` reads everything.
 pub fn drift(
     ledger: &Ledger,
     run: TypedId,
@@ -51,15 +51,18 @@ pub fn drift(
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Drift, Error> {
     let private = private_of(ledger, run)?;
+    let anchor = ledger.project();
+    let open = |path: &String| open_private_path(path, anchor);
     let mut request = Request {
+        root: private.texts.get(ROOT).map_or_else(|| anchor.to_owned(), open),
+        anchor: anchor.to_owned(),
         no_code: plan.code.is_none(),
         allow_dirty: true,
         compare_only: true,
-        lock: private.paths.get("lock").map(|path| open_private_path(path, &place.root)),
+        lock: private.paths.get("lock").map(open),
         ..place.clone()
     };
-    request.configs =
-        numbered(&private.paths, "config ").map(|path| open_private_path(path, &place.root)).collect();
+    request.configs = numbered(&private.paths, "config ").map(open).collect();
     request.sets = numbered(&private.texts, "set ").cloned().collect();
     (request.data, request.base, request.contracts, request.policy) =
         (BTreeMap::new(), BTreeMap::new(), Vec::new(), None);
@@ -69,7 +72,7 @@ pub fn drift(
     for (what, list) in [("data", &plan.data), ("base", &plan.base)] {
         for (role, frozen) in list {
             let key = format!("{what} {role}");
-            compare_content(ledger, &key, *frozen, &private, place, full, progress, &mut drift)?;
+            compare_content(ledger, &key, *frozen, &private, full, progress, &mut drift)?;
         }
     }
     Ok(drift)
@@ -256,13 +259,11 @@ fn compare_code(frozen: &Code, found: &Code, drift: &mut Drift) {
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "one comparison with all that it is told")]
 fn compare_content(
     ledger: &Ledger,
     key: &str,
     frozen: TypedId,
     private: &Private,
-    place: &Request,
     full: bool,
     progress: &(dyn Fn(u64) + Sync),
     drift: &mut Drift,
@@ -272,7 +273,7 @@ fn compare_content(
         drift.same.push(key.to_owned());
         return Ok(());
     };
-    let path = open_private_path(path, &place.root);
+    let path = open_private_path(path, ledger.project());
     let options = Options::new(Digests::Blake3);
     if !full
         && let Some(stat) = private.stats.get(key)

@@ -18,7 +18,7 @@ use crate::model::{
     TypedId,
 };
 
-use super::{Entropy, Error, draw, private_path, project_path, read_file};
+use super::{Entropy, Error, count, draw, private_path, project_path, read_file, size};
 
 /// What was recorded.
 #[derive(Clone, Debug)]
@@ -161,9 +161,9 @@ pub fn record_checkpoint(
 }
 
 fn describe(record: &Checkpoint, subject: &Subject) -> String {
-    let mut parts = vec![format!("{}, {} files", record.format, subject.tree.files.len())];
-    parts.push(super::inputs::bytes(subject.tree.bytes));
-    parts.extend(subject.weights.tensors.as_ref().map(|set| format!("{} tensors", set.count)));
+    let mut parts = vec![format!("{}, {}", record.format, count(subject.tree.files.len() as u64, "file"))];
+    parts.push(size(subject.tree.bytes));
+    parts.extend(subject.weights.tensors.as_ref().map(|set| count(set.count as u64, "tensor")));
     parts.extend(record.step.map(|step| format!("step {step}")));
     parts.join(", ")
 }
@@ -362,7 +362,7 @@ pub fn record_content(
     let tree = walk::observe(request.path, &Options::new(digests), progress)?;
     let content = if matches!(tree.root, Root::Dir) { Kind::Tree } else { Kind::Blob };
     let root = TypedId::new(content, tree.id);
-    let summary = format!("{} files, {}", tree.files.len(), super::inputs::bytes(tree.bytes));
+    let summary = format!("{}, {}", count(tree.files.len() as u64, "file"), size(tree.bytes));
     if request.store {
         store_files(ledger, request.path, &tree)?;
     }

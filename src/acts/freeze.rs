@@ -16,7 +16,7 @@ use crate::model::{self, About, Encoded, Kind, Name, Plan, Private, Start, Typed
 use super::attempt::start_record;
 use super::drift::compare_plans;
 use super::inputs::{Inputs, Part, digests};
-use super::{Entropy, Error, draw, open_private_path, private_path};
+use super::{Entropy, Error, draw, open_private_path, private_path, rfc3339};
 
 /// Key of the run's directory among private paths.
 const OUT: &str = "out";
@@ -58,12 +58,12 @@ pub struct Target<'a> {
 /// Plans a run, or finds that an equal one is planned under its name or in its directory.
 pub fn freeze(
     ledger: &mut Ledger,
-    inputs: Inputs,
+    inputs: &Inputs,
     target: &Target<'_>,
     signer: &Signer<'_>,
     entropy: &mut Entropy<'_>,
 ) -> Result<Frozen, Error> {
-    if let Some(run) = existing(ledger, &inputs, target.out, signer)? {
+    if let Some(run) = existing(ledger, inputs, target.out, signer)? {
         let files = run_files(ledger, run.id, target.out);
         restore_run_files(ledger, run, &files)?;
         return Ok(Frozen { run, outcome: None, start: None, files });
@@ -73,13 +73,13 @@ pub fn freeze(
         plan.nonce = Some(draw(entropy));
     }
     let encoded = model::encode(&plan)?;
-    let manifest = manifest(ledger, &plan, encoded.id, &inputs, signer.time);
+    let manifest = manifest(ledger, &plan, encoded.id, inputs, signer.time);
     let files = run_files(ledger, encoded.id.id, target.out);
     let mut tx = ledger.transaction();
     tx.put_objects(inputs.objects.iter().cloned());
     tx.put_objects([encoded.bytes.clone()]);
     let manifest_id = tx.put_blob(manifest.clone());
-    let mut private_record = private(&inputs, entropy);
+    let mut private_record = private(inputs, entropy);
     if let Some(out) = target.out {
         private_record.paths.insert(OUT.to_owned(), private_path(out, tx.ledger().project()));
     }
@@ -273,39 +273,4 @@ fn manifest(ledger: &Ledger, plan: &Plan, run: TypedId, inputs: &Inputs, time: u
         ("frozen", Value::Map(frozen)),
     ]);
     config::canonical(&manifest)
-}
-
-/// Writes seconds since 1970 as RFC 3339 in UTC.
-pub fn rfc3339(time: u64) -> String {
-    let (days, second) = (time / 86_400, time % 86_400);
-    // Days are counted from 1 March of year 0, so that the leap day ends a year.
-    let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let of_era = shifted % 146_097;
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::rfc3339;
-
-    #[test]
-    fn times_are_those_of_the_calendar() {
-        for (time, text) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (1_764_500_000, "2025-11-30T10:53:20Z"),
-            (4_107_542_399, "2100-02-28T23:59:59Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-        ] {
-            assert_eq!(rfc3339(time), text);
-        }
-    }
 }

@@ -19,7 +19,10 @@ use crate::model::{
     Plan, Policy, Record, Submodule, TypedId,
 };
 
-use super::{Error, private_path, read_file};
+use super::{Error, count, private_path, read_file, size};
+
+/// Key of the project's directory among private texts; absent where it is the one that holds the ledger.
+pub(super) const ROOT: &str = "root";
 
 /// Data or a base model: lying somewhere, or known already.
 #[derive(Clone, Debug)]
@@ -50,8 +53,10 @@ impl Machine {
 /// What a run is to be frozen from.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// The project, against which relative paths in records are meant.
+    /// The project: where its repository and lock file are looked for, and what arguments are relative to.
     pub root: PathBuf,
+    /// The directory that holds the ledger, against which private paths are meant.
+    pub anchor: PathBuf,
     /// Where the command was given.
     pub cwd: PathBuf,
     /// Config files, merged in order.
@@ -189,6 +194,10 @@ pub fn observe(request: &Request, progress: &(dyn Fn(u64) + Sync)) -> Result<Inp
     };
     inputs.texts.extend(request.machine.host.clone().map(|host| ("host".to_owned(), host)));
     inputs.texts.extend(request.machine.user.clone().map(|user| ("user".to_owned(), user)));
+    // A start compares in the directory that was frozen from, wherever it is called.
+    if request.root != request.anchor {
+        inputs.texts.insert(ROOT.to_owned(), private_path(&request.root, &request.anchor));
+    }
     read_config(request, &mut inputs)?;
     read_code(request, &mut inputs)?;
     read_environment(request, &mut inputs)?;
@@ -222,7 +231,7 @@ fn read_config(request: &Request, inputs: &mut Inputs) -> Result<(), Error> {
     for (path, n) in request.configs.iter().zip(0..) {
         let bytes = read_file(path)?;
         let format = config::Format::of(path).ok_or_else(|| Error::UnknownFormat { path: path.clone() })?;
-        let name = private_path(path, &request.root);
+        let name = private_path(path, &request.anchor);
         let read = config::read(&bytes, format, &name)?;
         inputs.warnings.extend(read.warnings.iter().map(ToString::to_string));
         value = if n == 0 { read.value } else { config::merge(value, read.value) };
@@ -253,7 +262,7 @@ fn read_config(request: &Request, inputs: &mut Inputs) -> Result<(), Error> {
     inputs.frozen_config = Some(json);
     let id = inputs.stage(&Config { frozen, sources })?;
     inputs.plan.config = Some(id);
-    let names: Vec<String> = request.configs.iter().map(|path| private_path(path, &request.root)).collect();
+    let names: Vec<String> = request.configs.iter().map(|path| private_path(path, &request.anchor)).collect();
     inputs.part("config", id, names.join(", "));
     Ok(())
 }
@@ -308,10 +317,10 @@ fn read_code(request: &Request, inputs: &mut Inputs) -> Result<(), Error> {
             record.files.sort();
             record.files.dedup_by(|a, b| a.0 == b.0);
             record.diff = Some(inputs.blob(diff.clone()));
-            detail = format!("{detail} and {} changed files", files.len());
+            detail = format!("{detail} and {}", count(files.len() as u64, "changed file"));
             inputs
                 .warnings
-                .push(format!("{} tracked files differ from the commit; the diff is stored", files.len()));
+                .push(format!("{} from the commit; the diff is stored", super::differing(files.len())));
         }
         code::Dirt::Unknown { reason } => {
             record.dirt = Dirt::Unknown;
@@ -384,10 +393,11 @@ fn read_environment(request: &Request, inputs: &mut Inputs) -> Result<(), Error>
         Some(path) => {
             let lock = environment::read_lock(path)?;
             if !lock.unhashed.is_empty() {
-                let count = lock.unhashed.len();
-                inputs.warnings.push(format!("{count} requirements in {} have no hash", file_name(path)));
+                let (name, count) = (file_name(path), lock.unhashed.len());
+                let have = if count == 1 { "requirement has" } else { "requirements have" };
+                inputs.warnings.push(format!("{name}: {count} {have} no hash"));
             }
-            inputs.paths.insert("lock".to_owned(), private_path(path, &request.root));
+            inputs.paths.insert("lock".to_owned(), private_path(path, &request.anchor));
             let file = inputs.blob(lock.bytes);
             Some(LockFile { name: file_name(path), quality: lock.quality.as_str().to_owned(), file })
         }
@@ -396,7 +406,7 @@ fn read_environment(request: &Request, inputs: &mut Inputs) -> Result<(), Error>
     let interpreter =
         if request.compare_only { None } else { read_interpreter(&request.argv, &request.machine) };
     if lock.is_none() && interpreter.is_none() {
-        inputs.none("environment", "no lock file and no interpreter were found");
+        inputs.none("environment", "neither a lock file nor an interpreter was found");
         return Ok(());
     }
     if lock.is_none() {
@@ -460,31 +470,16 @@ fn read_content(
     };
     let root = TypedId::new(kind, tree.id);
     let key = format!("{what} {role}");
-    let shown = private_path(path, &request.root);
+    let shown = private_path(path, &request.anchor);
     let detail = match tree.root {
-        Root::File { .. } => format!("{shown}, {}", bytes(tree.bytes)),
-        Root::Dir => format!("{shown}, {} files, {}", tree.files.len(), bytes(tree.bytes)),
+        Root::File { .. } => format!("{shown}, {}", size(tree.bytes)),
+        Root::Dir => format!("{shown}, {}, {}", count(tree.files.len() as u64, "file"), size(tree.bytes)),
     };
     inputs.paths.insert(key.clone(), shown);
     inputs.stats.insert(key, tree.stat_digest());
     inputs.objects.extend(tree.nodes.into_iter().map(|(_, bytes)| bytes));
     let id = if what == "data" { inputs.stage(&Dataset { root })? } else { inputs.stage(&Model { root })? };
     Ok((id, detail))
-}
-
-/// Writes a number of bytes for people, in binary units.
-pub(super) fn bytes(count: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if count < 1024 {
-        return format!("{count} bytes");
-    }
-    let mut value = count as f64 / 1024.0;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{value:.1} {}", UNITS[unit])
 }
 
 /// Returns both digests of bytes, as the manifest states them.

@@ -7,6 +7,7 @@
 //! | `drift` | compares what lies on disk with what a plan froze |
 //! | `attempt` | starts and ends attempts |
 //! | `evidence` | records checkpoints, evaluations, datasets and models |
+//! | `text` | writes times, sizes and counts for people |
 //!
 //! Capture observes and the ledger writes; only here do they meet. Nothing here prints or reads a clock.
 
@@ -15,6 +16,7 @@ mod drift;
 mod evidence;
 mod freeze;
 mod inputs;
+mod text;
 
 use std::path::{Path, PathBuf};
 
@@ -30,10 +32,10 @@ pub use evidence::{
     observe_subject, record_checkpoint, record_content, record_eval,
 };
 pub use freeze::{
-    Frozen, RUN_FILES, RunFiles, Target, freeze, plan_only, restore_run_files, rfc3339, run_files,
-    run_files_of,
+    Frozen, RUN_FILES, RunFiles, Target, freeze, plan_only, restore_run_files, run_files, run_files_of,
 };
-pub use inputs::{Input, Inputs, Machine, Request, observe};
+pub use inputs::{Input, Inputs, Machine, Part, Request, observe};
+pub use text::{count, rfc3339, size};
 
 /// Random bytes for nonces and salts, as the caller draws them.
 pub type Entropy<'a> = dyn FnMut(&mut [u8]) + 'a;
@@ -85,7 +87,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// Tracked files differ from the commit.
-    #[error("{} tracked files differ from commit {}", files.len(), &commit[..commit.len().min(7)])]
+    #[error("{} from commit {}", differing(files.len()), &commit[..commit.len().min(7)])]
     DirtyTree {
         /// The commit.
         commit: String,
@@ -95,7 +97,7 @@ pub enum Error {
         diff: usize,
     },
     /// What would start, or be frozen, is not what was frozen.
-    #[error("{run} was frozen from other inputs")]
+    #[error("{} was frozen from other inputs", run.short())]
     Drift {
         /// The run.
         run: TypedId,
@@ -105,7 +107,7 @@ pub enum Error {
         same: Vec<String>,
     },
     /// What was frozen is not at hand to compare with.
-    #[error("what {run} was frozen from is not available: {what}")]
+    #[error("what {} was frozen from is not available: {what}", run.short())]
     NotAvailable {
         /// The run.
         run: TypedId,
@@ -113,19 +115,19 @@ pub enum Error {
         what: String,
     },
     /// The run's latest attempt completed.
-    #[error("{run} has completed")]
+    #[error("{} has completed", run.short())]
     Completed {
         /// The run.
         run: TypedId,
     },
     /// There is no attempt to end.
-    #[error("{run} has no open attempt")]
+    #[error("{} has not been started", run.short())]
     NoAttempt {
         /// The run.
         run: TypedId,
     },
     /// The attempt ended otherwise.
-    #[error("that attempt of {run} has ended: {status}")]
+    #[error("the attempt of {} has ended otherwise: {status}", run.short())]
     EndedOtherwise {
         /// The run.
         run: TypedId,
@@ -191,6 +193,12 @@ fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
     std::fs::read(path).map_err(fail)
 }
 
+/// Says how many tracked files differ.
+fn differing(files: usize) -> String {
+    let differ = if files == 1 { "differs" } else { "differ" };
+    format!("{} {differ}", count(files as u64, "tracked file"))
+}
+
 /// Draws `N` random bytes.
 fn draw<const N: usize>(entropy: &mut Entropy<'_>) -> model::Fixed<N> {
     let mut bytes = [0; N];
@@ -217,7 +225,7 @@ fn private_path(path: &Path, project: &Path) -> String {
 }
 
 /// Turns a path out of a private record back into one that can be opened.
-fn open_private_path(text: &str, project: &Path) -> PathBuf {
+pub(crate) fn open_private_path(text: &str, project: &Path) -> PathBuf {
     use std::os::unix::ffi::OsStringExt as _;
     let bytes = crate::model::content::unescape(text).unwrap_or_else(|| text.as_bytes().to_vec());
     project.join(std::ffi::OsString::from_vec(bytes))

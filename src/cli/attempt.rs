@@ -113,7 +113,7 @@ pub(super) fn end(args: &EndArgs, context: &Context) -> Result<Answer, Failure> 
                 context.settle(outcome);
                 context.ui.talk(format!("{} {status}", run.short()));
             }
-            None => context.ui.talk(format!("{} has ended so already", run.short())),
+            None => context.ui.talk(format!("{} had already ended: {status}", run.short())),
         }
         gaps::state(context, &mut ledger, run)?;
         let mut answer = Answer::new("ledger.end/1");
@@ -127,7 +127,7 @@ pub(super) fn end(args: &EndArgs, context: &Context) -> Result<Answer, Failure> 
 pub(super) fn is_higher_rank(context: &Context, what: &str) -> bool {
     let is_higher = context.rank().is_some_and(|rank| rank > 0);
     if is_higher {
-        context.ui.talk(format!("on a rank above 0, {what} records nothing"));
+        context.ui.talk(format!("on a rank above 0, `{what}` does nothing"));
     }
     is_higher
 }
@@ -150,7 +150,6 @@ pub(super) fn begin(
     let key = context.key_file()?;
     let mut entropy = context.entropy()?;
     let place = Request {
-        root: context.project(ledger)?.root,
         cwd: context.cwd.clone(),
         argv: command.to_vec(),
         machine: freeze::machine(context),
@@ -173,6 +172,7 @@ pub(super) fn begin(
         }
         None => context.ui.talk("this job has started this attempt before"),
     }
+    context.ui.talk(format!("{} starts as {}", run.short(), started.start.short()));
     let files = acts::run_files_of(ledger, run)?;
     acts::restore_run_files(ledger, run, &files)?;
     Ok(Begun { run, start: started.start, dir: files.dir })

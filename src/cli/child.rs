@@ -30,8 +30,8 @@ pub(super) struct Done {
 }
 
 /// Runs a command to its end with some more variables.
-pub(super) fn supervise(argv: &[OsString], vars: &[(&str, OsString)]) -> Result<Done, Failure> {
-    let Some((program, args)) = argv.split_first() else {
+pub(super) fn supervise(words: &[OsString], vars: &[(&str, OsString)]) -> Result<Done, Failure> {
+    let Some((program, args)) = words.split_first() else {
         return Err(Failure::usage("no command was given").hint("ledger run -- python train.py"));
     };
     // Handlers first: a signal between the start and the registration would end us and not the child.
@@ -82,8 +82,8 @@ pub(super) fn supervise(argv: &[OsString], vars: &[(&str, OsString)]) -> Result<
 }
 
 /// Replaces this process by the command: on ranks that record nothing.
-pub(super) fn become_command(argv: &[OsString]) -> Failure {
-    let Some((program, args)) = argv.split_first() else { return Failure::usage("no command was given") };
+pub(super) fn become_command(words: &[OsString]) -> Failure {
+    let Some((program, args)) = words.split_first() else { return Failure::usage("no command was given") };
     let error = Command::new(program).args(args).exec();
     Failure::new("no-command", Exit::Usage, format!("`{}` cannot be started", program.display()))
         .because(error)

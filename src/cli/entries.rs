@@ -1,8 +1,10 @@
 //! `ledger entries`: the log's statements in order, one line each.
 
+use std::ops::ControlFlow;
+
 use serde_json::{Value, json};
 
-use crate::ledger::{Error, Listed, Stated};
+use crate::ledger::{Listed, Stated};
 use crate::state::Standing;
 
 use super::error::Failure;
@@ -21,18 +23,10 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     let ledger = context.open()?;
     let mut answer = Answer::new("ledger.entries/1");
-    let mut stopped = None;
-    let listed = ledger.list(args.from, &mut |listed| {
-        let row = context.ui.row(&mut answer, "entries", line(&listed), || entry(&listed));
-        row.map_err(|failure| {
-            stopped = Some(failure);
-            Error::Genesis
-        })
-    });
-    match (stopped, listed) {
-        (Some(failure), _) => return Err(failure),
-        (None, listed) => listed?,
-    }
+    ledger.list::<Failure>(args.from, &mut |listed| {
+        context.ui.row(&mut answer, "entries", line(&listed), || entry(&listed))?;
+        Ok(ControlFlow::Continue(()))
+    })?;
     answer.end_list(&context.ui, "entries");
     answer.set("size", ledger.head().head().size);
     Ok(answer)

@@ -14,9 +14,10 @@ use crate::capture::{code, config, environment, results, safetensors, walk, weig
 use crate::ledger::ResolveError;
 use crate::log::{files, key, note, statement};
 use crate::state::Reason;
-use crate::{codec, durable, id, ledger, model, store};
+use crate::{codec, durable, fsck, id, ledger, model, store, verify};
 
-use super::ui::Exit;
+use super::settings::quoted;
+use super::ui::{Exit, size};
 
 /// A command's failure, as people read it.
 #[derive(Debug)]
@@ -136,7 +137,7 @@ const ENDED: Class = ("already-ended", Exit::Refused, Some("see how: ledger log 
 const NEWER: Class =
     ("newer-format", Exit::Unknown, Some("use a newer program than this one: ledger --version"));
 const FULL: Class = ("disk-full", Exit::Busy, Some("free some space and give the command again: df -h ."));
-const NO_SUCH_ID: Class = ("no-such-id", Exit::Unknown, Some("ledger entries"));
+const NO_SUCH_ID: Class = ("no-such-id", Exit::Unknown, Some("ledger log"));
 
 fn of_ledger(error: &ledger::Error) -> Class {
     use ledger::Error;
@@ -272,8 +273,30 @@ fn of_acts(error: &acts::Error) -> Class {
     }
 }
 
+impl From<verify::Error> for Failure {
+    fn from(error: verify::Error) -> Self {
+        match error {
+            verify::Error::Walk(error) => error.into(),
+            verify::Error::Weights(error) => error.into(),
+            verify::Error::Ledger(error) => error.into(),
+        }
+    }
+}
+
+impl From<fsck::Error> for Failure {
+    fn from(error: fsck::Error) -> Self {
+        match error {
+            fsck::Error::Ledger(error) => error.into(),
+            fsck::Error::Disk(error) => error.into(),
+        }
+    }
+}
+
 impl From<acts::Error> for Failure {
     fn from(error: acts::Error) -> Self {
+        if let acts::Error::Ledger(error) = error {
+            return error.into();
+        }
         let (slug, exit, hint) = of_acts(&error);
         let mut failure = Self::new(slug, exit, error.to_string());
         failure.hint = hint.map(str::to_owned);
@@ -284,17 +307,17 @@ impl From<acts::Error> for Failure {
                 failure.facts.extend((files.len() > 8).then(|| format!("and {} more", files.len() - 8)));
                 failure = failure.hint(format!(
                     "commit them, or freeze with --allow-dirty: the diff ({}) is then stored",
-                    super::ui::size(*diff as u64)
+                    size(*diff as u64)
                 ));
             }
             acts::Error::Drift { run, differences, same } => {
                 let wide = |of: fn(&acts::Difference) -> usize| differences.iter().map(of).max().unwrap_or(0);
-                let (part, path) = (wide(|d| d.part.len()), wide(|d| d.path.len()));
-                failure.facts.extend(
-                    differences.iter().map(|d| {
-                        format!("{:<part$}  {:<path$}  {} -> {}", d.part, d.path, d.frozen, d.found)
-                    }),
-                );
+                let (part, path) = (wide(|d| d.part.len()).max("same".len()), wide(|d| d.path.len()));
+                for d in differences {
+                    // Whole parts have no path in them; then there is no column for one.
+                    let path = if path == 0 { String::new() } else { format!("{:<path$}  ", d.path) };
+                    failure.facts.push(format!("{:<part$}  {path}{} -> {}", d.part, d.frozen, d.found));
+                }
                 if !same.is_empty() {
                     failure.facts.push(format!("{:<part$}  {}", "same", same.join(", ")));
                 }
@@ -306,16 +329,17 @@ impl From<acts::Error> for Failure {
             acts::Error::Completed { run } => {
                 failure = failure.hint(format!("ledger start {} --again", run.short()));
             }
+            acts::Error::EndedOtherwise { run, .. } => {
+                failure = failure.hint(format!("ledger show {}", run.short()));
+            }
             acts::Error::NoAttempt { run } => failure = failure.hint(format!("ledger start {}", run.short())),
             acts::Error::Incomplete { problems, .. } => {
                 failure.facts.extend(problems.iter().cloned());
                 failure = failure.hint("wait until it is written, or write it again");
             }
             acts::Error::WhichRun { path } => {
-                let path = path.display();
-                failure = failure.hint(format!(
-                    "ledger record checkpoint {path} --run RUN   (`--run none` for weights that no run here wrote)"
-                ));
+                failure.facts.push("`--run none` is for weights that no run here wrote".to_owned());
+                failure = failure.hint(format!("ledger record checkpoint {} --run RUN", quoted(path)));
             }
             acts::Error::SubjectChanged { before, after } => {
                 failure.facts.push(format!("before  weights {before}"));

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
+use serde_json::{Value, json};
 
 use crate::acts::{self, Frozen, Input, Inputs, Machine, Request, Target};
 use crate::ledger::{Ledger, Wanted};
@@ -54,7 +55,7 @@ pub(super) struct Flags {
     #[arg(long, value_name = "N")]
     name: Option<String>,
     /// Directory for the run's files
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     out: Option<PathBuf>,
     /// Freeze although tracked files differ from the commit
     #[arg(long)]
@@ -89,7 +90,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
         let mut answer = Answer::new("ledger.freeze/1");
         match context.filled("LEDGER_RUN") {
             Some(run) => answer.line(run),
-            None => context.ui.talk("on a rank above 0 nothing is frozen"),
+            None => context.ui.talk("on a rank above 0, `freeze` does nothing"),
         }
         return Ok(answer);
     }
@@ -100,14 +101,18 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
         let mut answer = Answer::new("ledger.freeze/1");
         if args.dry_run {
             tell(&inputs, context);
-            if let Some(run) = acts::plan_only(&inputs)? {
+            let run = acts::plan_only(&inputs)?;
+            if let Some(run) = run {
                 answer.line(run);
             }
+            answer.set("run", run.map(|run| run.to_string()));
+            answer.set("parts", parts(&inputs));
             context.ui.talk("nothing was written (--dry-run)");
             return Ok(answer);
         }
         let is_named = request.name.is_some();
-        let frozen = freeze(&mut ledger, inputs, &request, &args.flags, context, false)?;
+        answer.set("parts", parts(&inputs));
+        let frozen = freeze(&mut ledger, &inputs, &request, &args.flags, context, false)?;
         if let Some(outcome) = frozen.outcome.clone() {
             // Whether a name is ours depends on the order; an unnamed run only has to be durable.
             if is_named {
@@ -118,7 +123,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
         } else {
             context.ui.talk("that run is frozen already, from equal inputs");
         }
-        context.ui.talk(format!("files: {}", frozen.files.dir.display()));
+        context.ui.talk(format!("files        {}", frozen.files.dir.display()));
         answer.line(frozen.run);
         answer.set("run", frozen.run.to_string());
         answer.set("dir", frozen.files.dir.display().to_string());
@@ -129,13 +134,13 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
 /// Freezes what was observed, and starts an attempt in the same statement if asked to.
 pub(super) fn freeze(
     ledger: &mut Ledger,
-    inputs: Inputs,
+    inputs: &Inputs,
     request: &Request,
     flags: &Flags,
     context: &Context,
     start: bool,
 ) -> Result<Frozen, Failure> {
-    tell(&inputs, context);
+    tell(inputs, context);
     let key = context.key_file()?;
     let from = match &flags.from {
         Some(text) => Some(ledger.resolve(text, Wanted::Kind(Kind::Plan), context.filled("LEDGER_RUN"))?),
@@ -157,6 +162,14 @@ fn out(
         Some(out) => Some(context.path(out)),
         None => context.project(ledger)?.out.map(|out| request.root.join(out)),
     })
+}
+
+fn parts(inputs: &Inputs) -> Vec<Value> {
+    let part = |part: &acts::Part| {
+        let (id, none) = (part.id.as_ref().ok(), part.id.as_ref().err());
+        json!({"what": part.what, "id": id.map(ToString::to_string), "none": none, "detail": part.detail})
+    };
+    inputs.parts.iter().map(part).collect()
 }
 
 fn tell(inputs: &Inputs, context: &Context) {
@@ -196,7 +209,7 @@ pub(super) fn request(
     ledger: &Ledger,
 ) -> Result<Request, Failure> {
     let project: Project = context.project(ledger)?;
-    let root = project.root.clone();
+    let (root, anchor) = (project.root.clone(), ledger.project().to_owned());
     let configs = if flags.config.is_empty() {
         project.config.iter().map(|path| root.join(path)).collect()
     } else {
@@ -238,6 +251,7 @@ pub(super) fn request(
         machine: machine(context),
         compare_only: false,
         root,
+        anchor,
     })
 }
 

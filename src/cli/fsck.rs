@@ -9,7 +9,7 @@ use crate::verify;
 
 use super::error::Failure;
 use super::settings::{Context, disk};
-use super::ui::{Answer, Exit, Severity, size};
+use super::ui::{Answer, Exit, Severity, count, size};
 use super::verify::{list, padded, told};
 
 /// Check every file of the ledger
@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
 fn check(root: &Path, ledger: Option<&Ledger>, context: &Context) -> Result<Answer, Failure> {
     let progress = context.ui.progress("hashed", None);
     let add = |bytes| progress.add(bytes);
-    let report = fsck::check(disk(), root, ledger.map(Ledger::state), &add).map_err(failure)?;
+    let report = fsck::check(disk(), root, ledger.map(Ledger::state), &add)?;
     drop(progress);
     Ok(answer(&report, context))
 }
@@ -57,23 +57,17 @@ fn reindex(root: &Path, context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-fn failure(error: fsck::Error) -> Failure {
-    match error {
-        fsck::Error::Disk(error) => error.into(),
-        fsck::Error::NotALedger { .. } => {
-            Failure::new("not-a-ledger", Exit::Unknown, error.to_string()).hint("ledger init")
-        }
-        fsck::Error::Format { .. } => Failure::new("newer-format", Exit::Unknown, error.to_string())
-            .hint("use a newer program than this one: ledger --version"),
-    }
-}
-
 fn answer(report: &Report, context: &Context) -> Answer {
     let mut answer = Answer::new("ledger.fsck/1");
     let damaged =
         report.findings.iter().filter(|finding| finding.severity == verify::Severity::Damaged).count();
     let (objects, statements) = (report.objects, report.statements);
-    let seen = format!("{statements} statements and {objects} objects ({})", size(report.bytes));
+    let seen = format!(
+        "{} and {} ({})",
+        count(statements, "statement"),
+        count(objects, "object"),
+        size(report.bytes)
+    );
     if damaged == 0 {
         answer.line(format!("{}  {seen}, nothing is damaged", padded(&context.ui, Severity::Ok)));
     } else {

@@ -28,7 +28,7 @@ pub(super) fn guarded(
 ) -> Result<Answer, Failure> {
     match context.mode()? {
         Mode::Off => {
-            context.ui.talk(format!("LEDGER_MODE=off: {what} records nothing"));
+            context.ui.talk(format!("LEDGER_MODE=off: `{what}` does nothing"));
             Ok(Answer::new(schema))
         }
         Mode::Enforce => act(),
@@ -48,7 +48,7 @@ fn path(context: &Context) -> Option<PathBuf> {
 
 /// Writes one gap; where even that fails it is told on stderr.
 pub(super) fn record(context: &Context, what: &str, failure: &Failure) {
-    context.ui.warn(format!("{what} was not recorded: error[{}]: {}", failure.slug, failure.message));
+    context.ui.warn(format!("`{what}` left a gap: error[{}]: {}", failure.slug, failure.message));
     let line = json!({
         "time": acts::rfc3339(context.now),
         "what": what,

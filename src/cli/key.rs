@@ -18,7 +18,8 @@ use crate::model::{self, Fixed, Holder, Kind, Role, TypedId};
 use crate::state::KeyRow;
 
 use super::error::Failure;
-use super::settings::{Context, thumbprints, trust_file};
+use super::settings::{Context, thumbprints};
+use super::trust::trust_file;
 use super::ui::{Answer, Exit, plain};
 
 /// Make, show, add and trust keys

@@ -1,11 +1,12 @@
 //! `ledger log`: what happened, newest first.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
 
 use crate::id::KeyId;
-use crate::ledger::{Error, Ledger, Listed};
+use crate::ledger::{Ledger, Listed};
 use crate::lineage;
 use crate::model::TypedId;
 use crate::state::Standing;
@@ -69,19 +70,14 @@ const BLOCK: u64 = 256;
 
 /// Reads one block of statements.
 fn read(ledger: &Ledger, block: u64) -> Result<Vec<Listed>, Failure> {
-    let (mut found, mut is_full) = (Vec::new(), false);
-    let result = ledger.list(block * BLOCK, &mut |listed| {
+    let mut found = Vec::new();
+    ledger.list::<Failure>(block * BLOCK, &mut |listed| {
         if u64::from(listed.index) >= (block + 1) * BLOCK {
-            is_full = true;
-            // There is no other way to stop a listing; the error is never seen.
-            return Err(Error::Genesis);
+            return Ok(ControlFlow::Break(()));
         }
         found.push(listed);
-        Ok(())
-    });
-    if !is_full {
-        result?;
-    }
+        Ok(ControlFlow::Continue(()))
+    })?;
     Ok(found)
 }
 

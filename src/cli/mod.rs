@@ -29,6 +29,7 @@ mod settings;
 mod show;
 mod status;
 mod trace;
+mod trust;
 mod ui;
 mod verify;
 // One line for each command that is added.

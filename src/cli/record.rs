@@ -31,7 +31,15 @@ pub(super) struct Args {
 enum What {
     Checkpoint(CheckpointArgs),
     Eval(EvalArgs),
+    /// Record a dataset: a file or directory under a name
+    #[command(
+        before_help = "  ledger record dataset data/ --name train\n  ledger record dataset clean.csv --name train --from data:raw"
+    )]
     Dataset(ContentArgs),
+    /// Record a model that runs start from: a file or directory under a name
+    #[command(
+        before_help = "  ledger record model llama/ --name llama\n  ledger record model llama/ --name llama --licence 'Llama 3'"
+    )]
     Model(ContentArgs),
     Note(NoteArgs),
 }
@@ -84,9 +92,6 @@ struct EvalArgs {
 
 /// Record a file or directory under a name
 #[derive(Debug, ClapArgs)]
-#[command(
-    before_help = "  ledger record dataset data/ --name train\n  ledger record model llama/ --name llama --licence 'Llama 3'"
-)]
 struct ContentArgs {
     /// File or directory
     #[arg(value_name = "PATH")]

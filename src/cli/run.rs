@@ -32,7 +32,7 @@ pub(super) struct Args {
     #[command(flatten)]
     flags: Flags,
     /// Start again although the run has completed
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     again: bool,
     /// Record the checkpoints that match when the command has ended
     #[arg(long, value_name = "GLOB")]
@@ -95,13 +95,12 @@ fn begin(args: &Args, context: &Context) -> Result<Begun, Failure> {
     let mut ledger = context.open()?;
     if args.run.is_some() || context.filled("LEDGER_RUN").is_some() {
         let run = freeze::run_of(args.run.as_deref(), context, &ledger)?;
-        let begun = attempt::begin(&mut ledger, run, args.again, false, &args.command, context)?;
-        context.ui.talk(format!("{} starts as {}", run.short(), begun.start.short()));
-        return Ok(begun);
+        return attempt::begin(&mut ledger, run, args.again, false, &args.command, context)
+            .map_err(|failure| again(failure, run));
     }
     let request = freeze::request(&args.flags, &args.command, context, &ledger)?;
     let inputs = freeze::observe(&request, context)?;
-    let frozen = freeze::freeze(&mut ledger, inputs, &request, &args.flags, context, true)?;
+    let frozen = freeze::freeze(&mut ledger, &inputs, &request, &args.flags, context, true)?;
     if let Some(outcome) = frozen.outcome {
         context.settle(outcome);
     }
@@ -111,7 +110,16 @@ fn begin(args: &Args, context: &Context) -> Result<Begun, Failure> {
             Ok(Begun { run: frozen.run, start, dir: frozen.files.dir })
         }
         // An equal run was there under this name: this is its next attempt.
-        None => attempt::begin(&mut ledger, frozen.run, args.again, false, &args.command, context),
+        None => attempt::begin(&mut ledger, frozen.run, args.again, false, &args.command, context)
+            .map_err(|failure| again(failure, frozen.run)),
+    }
+}
+
+/// Turns the hint of `start` into one for this command.
+fn again(failure: Failure, run: TypedId) -> Failure {
+    match failure.slug {
+        "completed" => failure.hint(format!("ledger run {} --again -- CMD...", run.short())),
+        _ => failure,
     }
 }
 

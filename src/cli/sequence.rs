@@ -2,7 +2,7 @@
 
 use super::error::Failure;
 use super::settings::Context;
-use super::ui::Answer;
+use super::ui::{Answer, count};
 
 /// Order the statements that wait
 ///
@@ -37,13 +37,9 @@ pub(super) fn run(_args: &Args, context: &Context) -> Result<Answer, Failure> {
     answer.set("ordered", ordered);
     answer.set("waiting", waiting);
     if waiting > 0 {
-        context.ui.talk(format!("note: {}: {why}", count(waiting, "statement waits", "statements wait")));
+        let wait = if waiting == 1 { "waits" } else { "wait" };
+        context.ui.talk(format!("note: {} {wait}: {why}", count(waiting as u64, "statement")));
         answer.set("why", why);
     }
     Ok(answer)
-}
-
-/// Writes a number with what it counts.
-pub(super) fn count(number: usize, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
 }

@@ -1,7 +1,7 @@
-//! What a command finds around it: directory, variables, clock, keys, trust, `ledger.toml`.
+//! What a command finds around it: directory, variables, clock, keys, `ledger.toml`.
 //!
-//! Nothing is read before a command asks for it. Trust and keys never come from `ledger.toml` or from the
-//! directory under test. Printing is in `ui.rs`.
+//! Nothing is read before a command asks for it. Keys never come from `ledger.toml` or from the directory under
+//! test. Whom the user trusts is read in `trust.rs`; printing is in `ui.rs`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::durable::{Created, Disk, RealDisk, outside};
-use crate::id::{KeyId, LedgerId, object_id};
+use crate::id::{KeyId, object_id};
 use crate::ledger::{Home, Ledger, Outcome, Signer};
 use crate::log::key::{KeyFile, MAX_KEY_FILE, SigningKey};
 use crate::state::Standing;
@@ -23,10 +23,8 @@ use super::ui::{Exit, Ui};
 
 /// Name of the project's settings.
 pub(crate) const PROJECT_FILE: &str = "ledger.toml";
-const TRUST_FORMAT: &str = "ledger-trust/1";
-const SITE_TRUST: &str = "/etc/ledger/trust.toml";
 /// Settings and trust files are not larger than this.
-const MAX_SETTINGS: usize = 1 << 20;
+pub(super) const MAX_SETTINGS: usize = 1 << 20;
 
 /// One command's surroundings.
 #[derive(Clone, Debug)]
@@ -101,42 +99,6 @@ struct ProjectFile {
     out: Option<PathBuf>,
 }
 
-/// The ledgers that somebody trusts, and where that is written.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Trust {
-    /// The ledgers.
-    pub(crate) ledgers: Vec<TrustedLedger>,
-    /// Where they are named, for people.
-    pub(crate) source: String,
-}
-
-/// One trusted ledger.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct TrustedLedger {
-    /// Its id.
-    pub(crate) id: LedgerId,
-    /// What its truster calls it.
-    pub(crate) name: Option<String>,
-    /// A log that ends before this size is known to be old.
-    pub(crate) min_head: Option<u64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TrustFile {
-    format: String,
-    #[serde(default)]
-    ledger: Vec<TrustEntry>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TrustEntry {
-    id: String,
-    name: Option<String>,
-    min_head: Option<u64>,
-}
-
 impl Project {
     /// Reads the `ledger.toml` of a directory.
     pub(super) fn read(root: &Path) -> Result<Self, Failure> {
@@ -162,14 +124,20 @@ impl Project {
     }
 }
 
-impl Trust {
-    /// Returns what is said of a ledger.
-    pub(crate) fn find(&self, id: LedgerId) -> Option<&TrustedLedger> {
-        self.ledgers.iter().find(|ledger| ledger.id == id)
-    }
-}
-
 impl Context {
+    /// Surroundings of a test: a directory and a few variables.
+    #[cfg(test)]
+    pub(super) fn of_test(cwd: &Path, vars: &[(&str, &str)]) -> Self {
+        use super::ui::Style;
+        Self {
+            ui: Ui::new(Style { is_quiet: true, ..Style::default() }),
+            cwd: cwd.to_owned(),
+            vars: vars.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
+            now: 0,
+            lock_wait: Duration::from_secs(1),
+        }
+    }
+
     /// Returns a variable that is set and is text.
     pub(crate) fn var(&self, name: &str) -> Option<&str> {
         self.vars.iter().find(|(key, _)| key == name).and_then(|(_, value)| value.to_str())
@@ -439,73 +407,6 @@ impl Context {
             None => Ok(Project { root: self.path(ledger.project()), ..Project::default() }),
         }
     }
-
-    /// Returns the trusted ledgers: those of the flag or of `LEDGER_TRUST`, else the user's and the site's.
-    pub(crate) fn trust(&self, flag: Option<&str>) -> Result<Trust, Failure> {
-        if let Some(given) = flag.or_else(|| self.filled("LEDGER_TRUST")) {
-            let origin = if flag.is_some() { "--trust" } else { "LEDGER_TRUST" };
-            if let Ok(id) = LedgerId::from_hex(given) {
-                let ledgers = vec![TrustedLedger { id, name: None, min_head: None }];
-                return Ok(Trust { ledgers, source: origin.to_owned() });
-            }
-            let path = self.path(Path::new(given));
-            let ledgers = read_trust(&path)?.ok_or_else(|| {
-                Failure::usage(format!("`{origin}` names `{given}`, which is neither a ledger id nor a file"))
-            })?;
-            return Ok(Trust { ledgers, source: path.display().to_string() });
-        }
-        let mut trust = Trust::default();
-        let mut sources = Vec::new();
-        for path in [self.trust_path(), Some(PathBuf::from(SITE_TRUST))].into_iter().flatten() {
-            if let Some(ledgers) = read_trust(&path)? {
-                trust.ledgers.extend(ledgers);
-                sources.push(path.display().to_string());
-            }
-        }
-        trust.source = if sources.is_empty() { "no trust file".to_owned() } else { sources.join(" and ") };
-        Ok(trust)
-    }
-
-    /// Returns the path of this user's trust file.
-    pub(crate) fn trust_path(&self) -> Option<PathBuf> {
-        Some(self.config_dir()?.join("trust.toml"))
-    }
-
-    /// Adds a ledger to this user's trust file, if it is not there, and returns the file's path.
-    pub(crate) fn pin(&self, id: LedgerId, name: Option<&str>) -> Result<PathBuf, Failure> {
-        let path = self.trust_path().ok_or_else(|| {
-            Failure::new("not-writable", Exit::Busy, "there is no home directory for a trust file")
-                .hint(format!("LEDGER_TRUST={id}"))
-        })?;
-        let lock = outside::lock(&disk(), &path.with_extension("lock"), self.lock_wait)?;
-        let known = read_trust(&path)?;
-        if known.iter().flatten().any(|ledger| ledger.id == id) {
-            return Ok(path);
-        }
-        // What people have written into the file stays as it is, comments and all.
-        let mut text = match outside::read(&path, MAX_SETTINGS)? {
-            Some(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            None => format!("# The ledgers whose word counts here.\nformat = \"{TRUST_FORMAT}\"\n"),
-        };
-        if !text.ends_with('\n') {
-            text.push('\n');
-        }
-        text.push_str(&trust_entry(id, name));
-        outside::replace(&disk(), &path, text.as_bytes(), 0o600)?;
-        drop(lock);
-        Ok(path)
-    }
-}
-
-/// Returns the lines that name one ledger in a trust file.
-pub(crate) fn trust_entry(id: LedgerId, name: Option<&str>) -> String {
-    let name = name.map(|name| format!("name = {}\n", toml_text(name))).unwrap_or_default();
-    format!("\n[[ledger]]\nid = \"{id}\"\n{name}")
-}
-
-/// Returns the text of a trust file that names one ledger.
-pub(crate) fn trust_file(id: LedgerId, name: Option<&str>) -> String {
-    format!("format = \"{TRUST_FORMAT}\"\n{}", trust_entry(id, name))
 }
 
 /// Writes text as TOML does.
@@ -524,6 +425,11 @@ pub(crate) fn quoted(path: &Path) -> String {
     }
 }
 
+/// Writes a command so that a shell reads it as these words.
+pub(crate) fn shell<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    words.into_iter().map(|word| quoted(Path::new(word))).collect::<Vec<_>>().join(" ")
+}
+
 /// The disk of the user's own files.
 pub(crate) fn disk() -> Arc<dyn Disk> {
     Arc::new(RealDisk)
@@ -534,23 +440,8 @@ pub(crate) fn thumbprints(key: &KeyFile) -> (KeyId, Option<KeyId>) {
     (key.author().public().thumbprint(), key.log().map(|log| log.public().thumbprint()))
 }
 
-fn read_trust(path: &Path) -> Result<Option<Vec<TrustedLedger>>, Failure> {
-    let Some(file) = read_toml::<TrustFile>(path)? else { return Ok(None) };
-    let bad = |message: String| Failure::new("bad-config", Exit::Usage, message);
-    if file.format != TRUST_FORMAT {
-        let shown = path.display();
-        return Err(bad(format!("`{shown}` has the format `{}`, not `{TRUST_FORMAT}`", file.format)));
-    }
-    let ledger = |entry: TrustEntry| {
-        let id = LedgerId::from_hex(&entry.id).map_err(|error| {
-            bad(format!("`{}` names `{}`, which is no ledger id", path.display(), entry.id)).because(error)
-        })?;
-        Ok(TrustedLedger { id, name: entry.name, min_head: entry.min_head })
-    };
-    file.ledger.into_iter().map(ledger).collect::<Result<_, Failure>>().map(Some)
-}
-
-fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, Failure> {
+/// Reads a file of settings; `None` where there is none.
+pub(super) fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, Failure> {
     let Some(bytes) = outside::read(path, MAX_SETTINGS)? else { return Ok(None) };
     let shown = path.display();
     let bad = |message: String| Failure::new("bad-config", Exit::Usage, message);
@@ -565,85 +456,34 @@ fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, F
 
 #[cfg(test)]
 mod tests {
-    use super::super::ui::Style;
     use super::*;
-
-    fn context(cwd: &Path, vars: &[(&str, &str)]) -> Context {
-        Context {
-            ui: Ui::new(Style { is_quiet: true, ..Style::default() }),
-            cwd: cwd.to_owned(),
-            vars: vars.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
-            now: 0,
-            lock_wait: Duration::from_secs(1),
-        }
-    }
 
     #[test]
     fn directories_follow_xdg_and_are_absolute() {
         let cwd = Path::new("/");
-        let none = context(cwd, &[]);
+        let none = Context::of_test(cwd, &[]);
         assert_eq!(none.config_dir(), None);
         assert_eq!(none.home().state, None);
         let dir = tempfile::tempdir().unwrap();
         let there = dir.path().to_str().unwrap();
-        let home = context(cwd, &[("HOME", there), ("XDG_CACHE_HOME", "relative")]);
+        let home = Context::of_test(cwd, &[("HOME", there), ("XDG_CACHE_HOME", "relative")]);
         assert_eq!(home.config_dir(), Some(dir.path().join(".config/ledger")));
         assert_eq!(home.home().state, Some(dir.path().join(".local/state/ledger")));
         assert_eq!(home.home().cache, Some(dir.path().join(".cache/ledger")));
         let gone = dir.path().join("gone");
-        assert_eq!(context(cwd, &[("HOME", gone.to_str().unwrap())]).config_dir(), None);
-        let xdg = context(cwd, &[("HOME", there), ("XDG_CONFIG_HOME", "/c")]);
+        assert_eq!(Context::of_test(cwd, &[("HOME", gone.to_str().unwrap())]).config_dir(), None);
+        let xdg = Context::of_test(cwd, &[("HOME", there), ("XDG_CONFIG_HOME", "/c")]);
         assert_eq!(xdg.config_dir(), Some("/c/ledger".into()));
-        assert_eq!(context(cwd, &[("HOME", "")]).config_dir(), None);
+        assert_eq!(Context::of_test(cwd, &[("HOME", "")]).config_dir(), None);
     }
 
     #[test]
     fn the_first_rank_that_is_a_number_counts() {
-        let rank = |vars| context(Path::new("/"), vars).rank();
+        let rank = |vars| Context::of_test(Path::new("/"), vars).rank();
         assert_eq!(rank(&[]), None);
         assert_eq!(rank(&[("RANK", "3"), ("SLURM_PROCID", "5")]), Some(3));
         assert_eq!(rank(&[("LEDGER_RANK", ""), ("PMI_RANK", "7")]), Some(7));
         assert_eq!(rank(&[("RANK", "-1")]), None);
-    }
-
-    #[test]
-    fn a_pin_is_added_once_and_leaves_the_rest_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let text = dir.path().to_str().unwrap();
-        let context = context(dir.path(), &[("XDG_CONFIG_HOME", text)]);
-        let (one, two) = (LedgerId::from_bytes([1; 32]), LedgerId::from_bytes([2; 32]));
-        let path = context.pin(one, Some("the \"lab\"")).unwrap();
-        let first = std::fs::read_to_string(&path).unwrap() + "# mine";
-        outside::replace(&disk(), &path, first.as_bytes(), 0o600).unwrap();
-        context.pin(one, None).unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
-        context.pin(two, None).unwrap();
-        assert!(std::fs::read_to_string(&path).unwrap().starts_with(&first));
-        let trust = context.trust(None).unwrap();
-        assert_eq!(trust.find(one).unwrap().name.as_deref(), Some("the \"lab\""));
-        assert!(trust.find(two).is_some());
-        assert!(trust.find(LedgerId::from_bytes([3; 32])).is_none());
-        assert_eq!(context.trust(Some(&two.to_hex())).unwrap().ledgers.len(), 1);
-        assert_eq!(context.trust(Some("nowhere")).unwrap_err().exit, Exit::Usage);
-    }
-
-    #[test]
-    fn a_wrong_trust_file_is_an_error_and_not_an_empty_one() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("trust.toml");
-        let context = context(dir.path(), &[]);
-        let id = "ab".repeat(32);
-        for text in [
-            String::new(),
-            "format = \"ledger-trust/2\"\n".to_owned(),
-            format!("{TRUST_FORMAT}\n"),
-            format!("format = \"{TRUST_FORMAT}\"\n[[ledgers]]\nid = \"{id}\"\n"),
-            format!("format = \"{TRUST_FORMAT}\"\n[[ledger]]\nid = \"{}\"\n", &id[1..]),
-        ] {
-            outside::replace(&disk(), &path, text.as_bytes(), 0o600).unwrap();
-            let failure = context.trust(Some("trust.toml")).unwrap_err();
-            assert_eq!((failure.slug, failure.exit), ("bad-config", Exit::Usage), "{text}");
-        }
     }
 
     #[test]

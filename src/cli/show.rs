@@ -14,7 +14,7 @@ use crate::model::{self, Kind, TypedId};
 use crate::verify::identify;
 
 use super::error::Failure;
-use super::settings::Context;
+use super::settings::{Context, quoted, shell};
 use super::ui::{self, Answer, Exit, plain};
 
 /// Show one thing in full
@@ -63,7 +63,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     for (name, value) in record.iter().filter_map(Value::as_object).flatten() {
         let is_empty = value.as_array().is_some_and(Vec::is_empty);
         if !is_empty && !matches!(name.as_str(), "kind" | "v") {
-            answer.line(format!("  {:<13}  {}", plain(name), plain(&short(value))));
+            let text = if name == "argv" { command(value) } else { short(value) };
+            answer.line(format!("  {:<13}  {}", plain(name), plain(&text)));
         }
     }
     let below = below(&ledger, id)?;
@@ -88,18 +89,17 @@ pub(super) fn meant(text: &str, ledger: &Ledger, context: &Context) -> Result<Ty
     let progress = context.ui.progress("hashed", None);
     let found = identify(ledger, path, &|bytes| progress.add(bytes));
     drop(progress);
-    let found = found.map_err(|error| match error {
-        crate::verify::Error::Walk(error) => Failure::from(error),
-        crate::verify::Error::Weights(error) => error.into(),
-        crate::verify::Error::Ledger(error) => error.into(),
-    })?;
-    match (found.first(), resolved) {
+    let found = found?;
+    // Weights may have been recorded as a model, too; it is the checkpoint that came from somewhere.
+    let checkpoint = found.iter().find(|id| id.kind == Kind::Checkpoint);
+    match (checkpoint.or(found.first()), resolved) {
         (Some(id), _) => Ok(*id),
         // A file may be called as something in the ledger is.
         (None, Ok(id)) => Ok(id),
         (None, Err(_)) => {
             let message = format!("nothing in this ledger has exactly the content of `{text}`");
-            Err(Failure::new("not-recorded", Exit::Unknown, message).hint(format!("ledger verify {text}")))
+            Err(Failure::new("not-recorded", Exit::Unknown, message)
+                .hint(format!("ledger verify {}", quoted(path))))
         }
     }
 }
@@ -186,12 +186,18 @@ fn short(value: &Value) -> String {
         Value::Object(fields) => {
             let mut text = String::new();
             for (key, value) in fields {
-                let _ = write!(text, "{}{key} {}", if text.is_empty() { "" } else { ", " }, short(value));
+                let _ = write!(text, "{}{key}: {}", if text.is_empty() { "" } else { ", " }, short(value));
             }
             text
         }
         other => other.to_string(),
     }
+}
+
+/// Writes a command as a shell reads it.
+fn command(argv: &Value) -> String {
+    let words = argv.as_array().into_iter().flatten().filter_map(Value::as_str);
+    shell(words)
 }
 
 /// Returns a claim as JSON.

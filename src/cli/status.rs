@@ -9,9 +9,8 @@ use crate::model::{Kind, TypedId};
 use crate::state::RunStatus;
 
 use super::error::Failure;
-use super::sequence::count;
 use super::settings::Context;
-use super::ui::{Answer, plain};
+use super::ui::{Answer, count, plain};
 
 pub(super) fn run(context: &Context) -> Result<Answer, Failure> {
     let ledger = context.open()?;
@@ -20,7 +19,7 @@ pub(super) fn run(context: &Context) -> Result<Answer, Failure> {
     answer.line(format!("ledger   {}", ledger.id()));
     answer.line(format!("at       {}", ledger.root().display()));
     let size = ledger.head().head().size;
-    answer.line(format!("head     {}", count(size as usize, "statement", "statements")));
+    answer.line(format!("head     {}", count(size, "statement")));
     answer.set("ledger", ledger.id().to_hex());
     answer.set("directory", ledger.root().display().to_string());
     answer.set("size", size);

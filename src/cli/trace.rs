@@ -48,11 +48,16 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     answer.set("nodes", nodes(&found));
     answer.set("edges", edges(&found));
     match (args.mermaid, args.dot) {
-        (true, _) => mermaid(&found, &mut answer),
-        (_, true) => dot(&found, &mut answer),
+        (true, _) => draw(&found, &MERMAID, &mut answer),
+        (_, true) => draw(&found, &DOT, &mut answer),
         _ => tree(&found, !args.down, &mut answer),
     }
     Ok(answer)
+}
+
+/// Returns the nodes in the order in which they are told, each once.
+fn told(found: &Lineage) -> Vec<&lineage::Node> {
+    found.walk().into_iter().filter(|step| !step.is_repeat).map(|step| step.node).collect()
 }
 
 fn nodes(found: &Lineage) -> Vec<Value> {
@@ -66,7 +71,7 @@ fn nodes(found: &Lineage) -> Vec<Value> {
             "none": node.none,
         })
     };
-    found.nodes.values().map(node).collect()
+    told(found).into_iter().map(node).collect()
 }
 
 fn edges(found: &Lineage) -> Vec<Value> {
@@ -75,7 +80,7 @@ fn edges(found: &Lineage) -> Vec<Value> {
         let edge = |edge: &lineage::Edge| json!({"from": from, "role": edge.role, "to": edge.to.to_string()});
         node.edges.iter().map(edge).collect::<Vec<_>>()
     };
-    found.nodes.values().flat_map(of).collect()
+    told(found).into_iter().flat_map(of).collect()
 }
 
 /// Tells the lineage as an indented list; upwards with what a plan says to have none of.
@@ -102,44 +107,54 @@ fn tree(found: &Lineage, is_upwards: bool, answer: &mut Answer) {
     }
 }
 
-/// Numbers the nodes, since ids are too long to read in a drawing's source.
-fn numbers(found: &Lineage) -> BTreeMap<TypedId, usize> {
-    found.nodes.keys().copied().zip(0..).collect()
-}
-
 /// Writes a label that neither language takes for its own signs.
 fn quoted(text: &str, line_break: &str) -> String {
     let safe = |c: char| if matches!(c, '"' | '<' | '>' | '\\' | '#') { '\'' } else { c };
     plain(text).chars().map(safe).collect::<String>().replace('\n', line_break)
 }
 
-fn mermaid(found: &Lineage, answer: &mut Answer) {
-    let numbers = numbers(found);
-    answer.line("flowchart TD");
-    for (id, node) in &found.nodes {
-        let label = quoted(&format!("{}\n{}", id.short(), node.label), "<br/>");
-        answer.line(format!("  n{}[\"{}\"]", numbers[id], label.trim_end_matches("<br/>")));
-    }
-    for (id, node) in &found.nodes {
-        for edge in node.edges.iter().filter(|edge| numbers.contains_key(&edge.to)) {
-            let (from, to) = (numbers[id], numbers[&edge.to]);
-            answer.line(format!("  n{from} -->|\"{}\"| n{to}", quoted(&edge.role, " ")));
-        }
-    }
+/// A language of drawings: what opens and closes one, a line break in a label, a node and an edge.
+struct Language {
+    open: &'static str,
+    close: &'static str,
+    line_break: &'static str,
+    node: fn(usize, &str) -> String,
+    edge: fn(usize, usize, &str) -> String,
 }
 
-fn dot(found: &Lineage, answer: &mut Answer) {
-    let numbers = numbers(found);
-    answer.line("digraph lineage {\n  node [shape=box];");
-    for (id, node) in &found.nodes {
-        let label = quoted(&format!("{}\n{}", id.short(), node.label), "\\n");
-        answer.line(format!("  n{} [label=\"{}\"];", numbers[id], label.trim_end_matches("\\n")));
+const MERMAID: Language = Language {
+    open: "flowchart TD",
+    close: "",
+    line_break: "<br/>",
+    node: |n, label| format!("  n{n}[\"{label}\"]"),
+    edge: |from, to, role| format!("  n{from} -->|\"{role}\"| n{to}"),
+};
+
+const DOT: Language = Language {
+    open: "digraph lineage {\n  node [shape=box];",
+    close: "}",
+    line_break: "\\n",
+    node: |n, label| format!("  n{n} [label=\"{label}\"];"),
+    edge: |from, to, role| format!("  n{from} -> n{to} [label=\"{role}\"];"),
+};
+
+/// Draws the graph with numbered nodes, since ids are too long to be read in a drawing's source.
+fn draw(found: &Lineage, language: &Language, answer: &mut Answer) {
+    let nodes = told(found);
+    let numbers: BTreeMap<TypedId, usize> = nodes.iter().map(|node| node.id).zip(0..).collect();
+    answer.line(language.open);
+    for (node, n) in nodes.iter().zip(0..) {
+        let text = format!("{}\n{}", node.id.short(), node.label);
+        answer.line((language.node)(n, &quoted(text.trim_end(), language.line_break)));
     }
-    for (id, node) in &found.nodes {
-        for edge in node.edges.iter().filter(|edge| numbers.contains_key(&edge.to)) {
-            let (from, to) = (numbers[id], numbers[&edge.to]);
-            answer.line(format!("  n{from} -> n{to} [label=\"{}\"];", quoted(&edge.role, " ")));
+    for (node, n) in nodes.iter().zip(0..) {
+        for edge in &node.edges {
+            if let Some(to) = numbers.get(&edge.to) {
+                answer.line((language.edge)(n, *to, &quoted(&edge.role, " ")));
+            }
         }
     }
-    answer.line("}");
+    if !language.close.is_empty() {
+        answer.line(language.close);
+    }
 }

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
+pub(super) use crate::acts::{count, rfc3339 as time, size};
+
 use super::error::Failure;
 
 /// How a command ended, as the shell sees it.
@@ -192,6 +194,7 @@ pub(crate) enum ProgressForm {
 
 /// What the command line and the environment say about output.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag or a variable")]
 pub(crate) struct Style {
     pub(crate) format: Format,
     pub(crate) is_quiet: bool,
@@ -268,11 +271,6 @@ impl Ui {
         if self.is_verbose(level) {
             err(&line.to_string());
         }
-    }
-
-    /// Prints one line of a long list at once. Nothing is printed in JSON, where [`Ui::row`] collects.
-    pub(crate) fn stream(&self, line: impl Display) -> Result<(), Failure> {
-        if self.is_json() { Ok(()) } else { out(&format!("{line}\n")) }
     }
 
     /// Gives one row of a list: a line for people, a line of JSON, or an element of the document's array `key`.
@@ -396,7 +394,7 @@ impl Ui {
         }
         if let Some(hint) = &failure.hint {
             let hint = plain(hint).replace('\n', "\n      ");
-            text.push_str(&format!("\n{} {hint}", self.paint_err(CYAN, "hint:")));
+            text = format!("{text}\n{} {hint}", self.paint_err(CYAN, "hint:"));
         }
         err(&text);
     }
@@ -449,39 +447,6 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars()
         .map(|c| if is_control(c) { format!("\\u{{{:x}}}", u32::from(c)) } else { c.to_string() })
         .collect()
-}
-
-/// Writes a number of bytes for people, as `61.2 GiB`.
-pub(crate) fn size(bytes: u64) -> String {
-    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-    if bytes < 1024 {
-        return format!("{bytes} bytes");
-    }
-    let mut value = bytes as f64;
-    let mut unit = UNITS[0];
-    for name in UNITS {
-        value /= 1024.0;
-        unit = name;
-        if value < 1024.0 {
-            break;
-        }
-    }
-    format!("{value:.1} {unit}")
-}
-
-/// Writes seconds since 1970 as RFC 3339 in UTC.
-pub(crate) fn time(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Counted from 1 March of year 0, so that a leap day ends its year; 146,097 days are 400 years.
-    let shifted = days + 719_468;
-    let (era, day) = (shifted / 146_097, shifted % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = era * 400 + year + carry;
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3_600, rest / 60 % 60, rest % 60)
 }
 
 /// Tells of progress from several threads at once.
@@ -553,27 +518,6 @@ impl Drop for Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_those_of_the_calendar() {
-        for (seconds, text) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_399, "2000-02-28T23:59:59Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (951_868_800, "2000-03-01T00:00:00Z"),
-            (1_709_164_800, "2024-02-29T00:00:00Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-        ] {
-            assert_eq!(time(seconds), text);
-        }
-    }
-
-    #[test]
-    fn sizes_are_read_in_iec_units() {
-        for (bytes, text) in [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1.0 KiB"), (1 << 40, "1.0 TiB")] {
-            assert_eq!(size(bytes), text);
-        }
-    }
 
     #[test]
     fn colour_follows_flag_then_environment_then_terminal() {

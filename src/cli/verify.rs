@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::id::Digests;
 use crate::ledger::{Ledger, ResolveError, Wanted};
 use crate::model::{Kind, TypedId};
-use crate::verify::{self, Answer as Verdict, Report, Request, Subject, Trusted};
+use crate::verify::{self, Answer as Verdict, Report, Request, Subject};
 
 use super::error::Failure;
 use super::settings::{Context, quoted};
@@ -73,7 +73,6 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     let ledger = context.open()?;
     let trust = context.trust(args.trust.as_deref())?;
     context.ui.verbose(1, format!("note: trust comes from {}", trust.source));
-    let trusted = trust.ledgers.into_iter();
     let request = Request {
         is: args.is.as_deref().map(|text| wanted(text, &ledger)).transpose()?,
         by_tensors: args.by == By::Tensors,
@@ -85,13 +84,13 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
         },
         repo: args.repo.clone(),
         data: args.data,
-        trust: trusted.map(|one| Trusted { id: one.id, name: one.name, min_head: one.min_head }).collect(),
+        trust: trust.ledgers,
         as_of: args.as_of,
         full: args.full,
         ..Request::new(subject(&args.subject, &ledger, context)?)
     };
     let progress = context.ui.progress("hashed", None);
-    let report = verify::verify(&ledger, &request, &|bytes| progress.add(bytes)).map_err(failure)?;
+    let report = verify::verify(&ledger, &request, &|bytes| progress.add(bytes))?;
     drop(progress);
     Ok(answer(&report, &args.subject, &ledger, context))
 }
@@ -106,7 +105,7 @@ fn subject(text: &str, ledger: &Ledger, context: &Context) -> Result<Subject, Fa
         Ok(id) => Ok(Subject::Id(id)),
         Err(ResolveError::Nothing(_)) if !is_id => {
             let message = format!("`{text}` is neither a path nor an id in this ledger");
-            Err(Failure::new("no-such-id", Exit::Unknown, message))
+            Err(Failure::new("no-such-id", Exit::Unknown, message).hint("ledger ls checkpoints"))
         }
         Err(error) => Err(error.into()),
     }
@@ -122,16 +121,8 @@ fn wanted(text: &str, ledger: &Ledger) -> Result<TypedId, Failure> {
     };
     match found.kind {
         Kind::Checkpoint | Kind::Dataset | Kind::Model => Ok(found),
-        kind => Err(Failure::usage(format!("`{text}` is a {kind}, which has no bytes on disk"))
+        _ => Err(Failure::usage(format!("`{text}` is {}, which has no bytes on disk", found.short()))
             .hint("ledger ls checkpoints")),
-    }
-}
-
-fn failure(error: verify::Error) -> Failure {
-    match error {
-        verify::Error::Walk(error) => error.into(),
-        verify::Error::Weights(error) => error.into(),
-        verify::Error::Ledger(error) => error.into(),
     }
 }
 
@@ -148,11 +139,18 @@ fn answer(report: &Report, asked: &str, ledger: &Ledger, context: &Context) -> A
     answer.exit = exit;
     answer.line(format!("{}  {}", padded(&context.ui, severity), plain(&sentence(report, asked))));
     answer.findings = report.findings.iter().map(told).collect();
+    let is_other = answer.findings.iter().any(|finding| finding.kind == "not-that-one");
+    let mut hints = BTreeSet::new();
     for finding in &mut answer.findings {
-        finding.hint = hint(&finding.kind, asked, ledger);
+        // Bytes that differ from those of another checkpoint are no surprise.
+        if is_other && finding.kind == "wrong-bytes" {
+            continue;
+        }
+        let Some((when, command)) = hint(&finding.kind, asked, ledger) else { continue };
+        hints.insert(if when.is_empty() { command.clone() } else { format!("{when}: {command}") });
+        finding.hint = Some(command);
     }
     list(&mut answer, &context.ui);
-    let hints: BTreeSet<String> = answer.findings.iter().filter_map(|finding| finding.hint.clone()).collect();
     for hint in hints {
         answer.line(format!("hint: {hint}"));
     }
@@ -181,9 +179,9 @@ fn sentence(report: &Report, asked: &str) -> String {
     match (report.answer(), report.run) {
         (Verdict::Yes, Some(run)) => format!("{what} is what {} made", run.short()),
         (Verdict::Yes, None) => format!("{what} is as recorded"),
-        (Verdict::No, _) if has("not-that-one") => format!("{asked} is another one than {what}"),
+        (Verdict::No, _) if has("not-that-one") => format!("{asked} is not {what}"),
         (Verdict::No, _) if has("wrong-bytes") || has("extra-file") => {
-            format!("{asked} is not {what} as it was recorded")
+            format!("{asked} is not what was recorded as {}", id.short())
         }
         (Verdict::No, _) => format!("{what} is not to be relied on: {why}"),
         (Verdict::Damaged, _) => format!("the ledger is damaged: {why}"),
@@ -191,17 +189,17 @@ fn sentence(report: &Report, asked: &str) -> String {
     }
 }
 
-/// Returns the command that helps with a finding.
-fn hint(slug: &str, asked: &str, ledger: &Ledger) -> Option<String> {
+/// Returns the command that helps with a finding, after the words that say when it does.
+fn hint(slug: &str, asked: &str, ledger: &Ledger) -> Option<(&'static str, String)> {
     let asked = quoted(Path::new(asked));
     match slug {
-        "signer-not-trusted" => Some(format!("ledger key trust {}", ledger.id())),
+        "signer-not-trusted" => Some(("", format!("ledger key trust {}", ledger.id()))),
         "wrong-bytes" => {
-            Some(format!("ledger verify {asked} --by tensors   (if it was saved again on purpose)"))
+            Some(("if it was saved again on purpose", format!("ledger verify {asked} --by tensors")))
         }
-        "not-recorded" => Some(format!("ledger record checkpoint {asked}   (if a run here made it)")),
-        "too-many" => Some(format!("ledger verify {asked} --is ck:ID")),
-        "damaged" | "claim-differs" | "log" => Some("ledger fsck".to_owned()),
+        "not-recorded" => Some(("if a run here made it", format!("ledger record checkpoint {asked}"))),
+        "too-many" => Some(("", format!("ledger verify {asked} --is ck:ID"))),
+        "damaged" | "claim-differs" | "log" => Some(("", "ledger fsck".to_owned())),
         _ => None,
     }
 }

@@ -11,9 +11,10 @@ use crate::log::head_file::{HeadFile, MAX_HEAD_FILE};
 use crate::log::note;
 use crate::log::tile::parse_grouped;
 use crate::log::tree;
+use crate::verify::chain_text;
 
 use super::log::names_under;
-use super::{Error, Rebuilt, Report, is_about_content, text_of};
+use super::{Error, Rebuilt, Report, is_about_content};
 
 /// Checks all head files.
 pub(super) fn check(durable: &Durable, log: Option<&Rebuilt>, report: &mut Report) -> Result<(), Error> {
@@ -27,7 +28,7 @@ pub(super) fn check(durable: &Durable, log: Option<&Rebuilt>, report: &mut Repor
             Ok(Some(bytes)) => bytes,
             Ok(None) => continue,
             Err(error) if is_about_content(&error) => {
-                report.damaged("head-file", at, text_of(&error));
+                report.damaged("head-file", at, chain_text(&error));
                 continue;
             }
             Err(error) => return Err(error.into()),
@@ -35,7 +36,7 @@ pub(super) fn check(durable: &Durable, log: Option<&Rebuilt>, report: &mut Repor
         let file = match HeadFile::decode(&bytes) {
             Ok(file) => file,
             Err(error) => {
-                report.damaged("head-file", at, text_of(&error));
+                report.damaged("head-file", at, chain_text(&error));
                 continue;
             }
         };
@@ -51,11 +52,11 @@ pub(super) fn check(durable: &Durable, log: Option<&Rebuilt>, report: &mut Repor
 fn check_one(file: &HeadFile, log: &Rebuilt, at: &str, report: &mut Report) {
     let head = file.head.head();
     if let Err(error) = file.head.verify(&log.log_keys) {
-        report.damaged("head-file", at, text_of(&error));
+        report.damaged("head-file", at, chain_text(&error));
         return;
     }
     if let Err(error) = note::verify_receipt(&file.receipt, head.root, &log.log_keys) {
-        report.damaged("head-file", at, text_of(&error));
+        report.damaged("head-file", at, chain_text(&error));
         return;
     }
     if log.ledger().map(note::origin).as_ref() != Some(&head.origin) {

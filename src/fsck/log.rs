@@ -17,9 +17,9 @@ use crate::log::tree::{self, HashSource as _, MemoryTiles};
 use crate::log::{Log, files};
 use crate::model::{Facts, Kind, Role};
 use crate::state::{self, Reason, Signatures, Standing, State};
-use crate::verify::{Finding, Severity};
+use crate::verify::{Finding, Severity, chain_text};
 
-use super::{Error, Rebuilt, Report, is_about_content, text_of};
+use super::{Error, Rebuilt, Report, is_about_content};
 
 const MAX_BUNDLE: usize = FULL as usize * (MAX_ENTRY + 2);
 const MAX_TILE: usize = FULL as usize * 32;
@@ -35,7 +35,7 @@ pub(super) fn check(
         Ok(head) => head,
         Err(files::Error::Disk(error)) if !is_about_content(&error) => return Err(error.into()),
         Err(error) => {
-            report.damaged("head", "log/checkpoint", text_of(&error));
+            report.damaged("head", "log/checkpoint", chain_text(&error));
             return Ok(None);
         }
     };
@@ -84,7 +84,7 @@ fn tile_bytes(
             Ok(None)
         }
         Err(error) if is_about_content(&error) => {
-            report.damaged("tile", format!("log/{}", tile.path()), text_of(&error));
+            report.damaged("tile", format!("log/{}", tile.path()), chain_text(&error));
             Ok(None)
         }
         Err(error) => Err(error.into()),
@@ -110,7 +110,7 @@ fn read_leaves(durable: &Durable, size: u64, report: &mut Report) -> Result<Vec<
             };
             match entries {
                 Ok(entries) => leaves.extend(entries.iter().map(|entry| Some(statement_id(entry)))),
-                Err(error) => report.damaged("bundle", path, text_of(&error)),
+                Err(error) => report.damaged("bundle", path, chain_text(&error)),
             }
         }
         leaves.resize(before + width, None);
@@ -320,7 +320,7 @@ fn fold(
         Ok(()) => {}
         Err(files::Error::Disk(error)) if !is_about_content(&error) => return Err(error.into()),
         Err(error) => {
-            report.damaged("log", "log/tile/entries", text_of(&error));
+            report.damaged("log", "log/tile/entries", chain_text(&error));
             return Ok(None);
         }
     }
@@ -336,7 +336,7 @@ fn fold(
         .filter_map(|row| PublicKey::parse(&row.public).ok())
         .collect();
     if let Err(error) = head.verify(&live) {
-        report.damaged("head", "log/checkpoint", text_of(&error));
+        report.damaged("head", "log/checkpoint", chain_text(&error));
     }
     Ok(Some(Rebuilt { head, tiles, state, log_keys, log }))
 }

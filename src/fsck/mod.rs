@@ -9,13 +9,13 @@ mod heads;
 mod log;
 mod objects;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::codec;
 use crate::durable::{self, Disk, Durable};
 use crate::id::statement_id;
-use crate::ledger::{DIR, FORMAT};
+use crate::ledger::{self, DIR, FORMAT};
 use crate::log::Log;
 use crate::log::note::SignedHead;
 use crate::log::statement::{MAX_STATEMENT, Statement};
@@ -27,20 +27,9 @@ use crate::verify::{Finding, Severity};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no ledger here.
-    #[error("`{}` is not a ledger", path.display())]
-    NotALedger {
-        /// Where one was looked for.
-        path: PathBuf,
-    },
-    /// The format is newer than this program, so that nothing can be said about its files.
-    #[error("`{}` has the format `{found}`; this program knows `{FORMAT}`", path.display())]
-    Format {
-        /// The ledger.
-        path: PathBuf,
-        /// What its `format` file says.
-        found: String,
-    },
+    /// There is no ledger here, or its format is newer than this program, so that nothing can be said of its files.
+    #[error(transparent)]
+    Ledger(#[from] ledger::Error),
     /// The disk does not answer.
     #[error(transparent)]
     Disk(#[from] durable::Error),
@@ -107,7 +96,7 @@ pub fn check(
 
 fn check_format(disk: &Arc<dyn Disk>, root: &Path, report: &mut Report) -> Result<bool, Error> {
     let durable = Durable::new(Arc::clone(disk), root, false);
-    let not_here = || Error::NotALedger { path: root.to_owned() };
+    let not_here = || ledger::Error::NotALedger { path: root.to_owned() }.into();
     let text = match durable.read(Path::new("format"), 4096) {
         Ok(Some(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
         Ok(None) if durable.stat(Path::new("log"))?.is_some() => {
@@ -123,7 +112,7 @@ fn check_format(disk: &Arc<dyn Disk>, root: &Path, report: &mut Report) -> Resul
     };
     let first = text.lines().next().unwrap_or_default();
     if first.strip_prefix("ledger-format/").and_then(|n| n.parse().ok()).is_some_and(|n: u32| n > 1) {
-        return Err(Error::Format { path: root.to_owned(), found: first.to_owned() });
+        return Err(ledger::Error::Format { path: root.to_owned(), found: first.to_owned() }.into());
     }
     let is = |shared| text == format!("{FORMAT}\nshared {shared}\n");
     if !is("yes") && !is("no") {
@@ -234,17 +223,6 @@ struct Rebuilt {
     /// Public keys that ever were log keys.
     log_keys: Vec<crate::log::key::PublicKey>,
     log: Log,
-}
-
-/// Joins an error and its causes to one sentence.
-fn text_of(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }
 
 /// Whether an error of the disk is about what lies there, not about a disk that does not answer.

@@ -12,16 +12,16 @@ use rayon::prelude::*;
 
 use crate::durable::{self, Durable};
 use crate::id::ObjectId;
-use crate::ledger::Stated;
+use crate::ledger::{Stated, claims_of};
 use crate::log::files;
 use crate::log::statement::Statement;
 use crate::model::content::{Node, Sums, What};
-use crate::model::{self, Facts, Kind, TypedId};
-use crate::state::{Place, Standing};
+use crate::model::{self, Kind, TypedId};
+use crate::state::Standing;
 use crate::store::{self, Entry, Store};
-use crate::verify::{Finding, Severity, contradiction};
+use crate::verify::{Finding, Severity, chain_text, contradiction};
 
-use super::{Error, MAX_RECORD, Rebuilt, Report, text_of};
+use super::{Error, MAX_RECORD, Rebuilt, Report};
 
 /// Hashes all objects, and follows the accepted claims to what must be there.
 pub(super) fn check(
@@ -59,7 +59,7 @@ pub(super) fn check(
     for (id, error) in wrong {
         damaged.insert(id);
         let path = store::place(id).display().to_string();
-        report.damaged("object", path, text_of(&error));
+        report.damaged("object", path, chain_text(&error));
     }
     let Some(log) = log else { return Ok(()) };
     let mut need = Need { log, store: &store, open: BTreeMap::new(), seen: BTreeSet::new() };
@@ -107,7 +107,7 @@ impl Need<'_> {
                 if !matches!(self.log.state.statement(statement.id), Some((_, Standing::Accepted))) {
                     continue;
                 }
-                claims.extend(stated(&statement, index));
+                claims.extend(claims_of(index, &statement));
             }
             for claim in claims.drain(..) {
                 let index = claim.place.index;
@@ -175,7 +175,7 @@ impl Need<'_> {
 
 /// Returns what the bytes of an object name that must be in the store, too.
 fn parts(kind: Kind, bytes: &[u8]) -> Result<Vec<(&'static str, TypedId)>, String> {
-    let say = |error: &dyn std::error::Error| text_of(error);
+    let say = |error: &dyn std::error::Error| chain_text(error);
     match kind {
         Kind::Tree => {
             let tree = |id| ("", TypedId::new(Kind::Tree, id));
@@ -202,27 +202,4 @@ fn parts(kind: Kind, bytes: &[u8]) -> Result<Vec<(&'static str, TypedId)>, Strin
             Ok(said.links.into_iter().map(|link| (link.role, link.target)).collect())
         }
     }
-}
-
-/// Returns the claims of a statement whose kinds this version knows.
-fn stated(statement: &Statement<'_>, index: u32) -> Vec<Stated> {
-    let claims = statement.payload.claims.iter().zip(0u16..).filter_map(|(claim, position)| {
-        let kind = Kind::from_word(&claim.kind)?;
-        let links = claim.links.iter().filter_map(|link| {
-            Some((link.role.to_string(), TypedId::new(Kind::from_word(&link.kind)?, link.id)))
-        });
-        Some(Stated {
-            claim: crate::id::ClaimRef { statement: statement.id, position },
-            place: Place { index, position },
-            key: statement.kid,
-            holder: statement.iss,
-            time: statement.iat,
-            object: TypedId::new(kind, claim.object),
-            sha256: claim.sha256,
-            size: claim.size,
-            links: links.collect(),
-            facts: Facts::decode(kind, &claim.facts).unwrap_or(Facts::None),
-        })
-    });
-    claims.collect()
 }

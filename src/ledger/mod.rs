@@ -11,6 +11,7 @@ mod resolve;
 mod sequencer;
 mod transaction;
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -427,19 +428,31 @@ impl Ledger {
         self.state.claim(id).map(|place| self.stated(place)).transpose()
     }
 
-    /// Reads a range of statements with their standing.
-    pub fn list(&self, from: u64, visit: &mut dyn FnMut(Listed) -> Result<(), Error>) -> Result<(), Error> {
+    /// Reads statements with their standing, from an index on until the visitor has seen enough.
+    pub fn list<E: From<Error>>(
+        &self,
+        from: u64,
+        visit: &mut dyn FnMut(Listed) -> Result<ControlFlow<()>, E>,
+    ) -> Result<(), E> {
         let size = self.head.head().size;
-        self.log.statements::<Error>(size, from, &mut |first, entries| {
+        let read = self.log.statements::<Stop<E>>(size, from, &mut |first, entries| {
             for (entry, index) in entries.iter().zip(first as u32..) {
                 let id = crate::id::statement_id(entry);
                 let standing = self.state.statement(id).map_or(Standing::Unknown, |(_, standing)| standing);
                 let claims =
                     Statement::parse(entry).map(|parsed| claims_of(index, &parsed)).unwrap_or_default();
-                visit(Listed { index, id, standing, claims })?;
+                match visit(Listed { index, id, standing, claims }) {
+                    Ok(ControlFlow::Continue(())) => {}
+                    Ok(ControlFlow::Break(())) => return Err(Stop::Enough),
+                    Err(error) => return Err(Stop::Failed(error)),
+                }
             }
             Ok(())
-        })
+        });
+        match read {
+            Ok(()) | Err(Stop::Enough) => Ok(()),
+            Err(Stop::Failed(error)) => Err(error),
+        }
     }
 
     /// Reads all accepted claims of some kinds, in log order: the scan that answers questions without an index.
@@ -454,7 +467,7 @@ impl Ledger {
                     visit(claim)?;
                 }
             }
-            Ok(())
+            Ok(ControlFlow::Continue(()))
         })
     }
 
@@ -533,6 +546,18 @@ impl Ledger {
     }
 }
 
+/// Why a listing ended before the last statement.
+enum Stop<E> {
+    Enough,
+    Failed(E),
+}
+
+impl<E: From<Error>> From<files::Error> for Stop<E> {
+    fn from(error: files::Error) -> Self {
+        Self::Failed(Error::from(error).into())
+    }
+}
+
 /// Returns the ledger id in a head's origin.
 fn note_ledger(head: &SignedHead) -> Result<LedgerId, Error> {
     let hex = head.head().origin.strip_prefix("lineage-ledger/").ok_or(Error::Genesis)?;
@@ -545,7 +570,7 @@ fn log_keys(state: &State) -> Vec<PublicKey> {
 }
 
 /// Turns a parsed statement into its claims; claims of newer kinds are left out.
-fn claims_of(index: u32, statement: &Statement<'_>) -> Vec<Stated> {
+pub(crate) fn claims_of(index: u32, statement: &Statement<'_>) -> Vec<Stated> {
     let claims = statement.payload.claims.iter().zip(0u16..);
     let understood = claims.filter_map(|(claim, position)| {
         let kind = Kind::from_word(&claim.kind)?;

@@ -218,7 +218,7 @@ pub struct Private {
     /// Texts by what they are: `branch`, `remote`, `host`, `user`, `root`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub texts: BTreeMap<String, String>,
-    /// Absolute paths by input role.
+    /// Paths by input role, relative to the directory that holds the ledger where they lie under it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub paths: BTreeMap<String, String>,
     /// Allowed environment variables.

@@ -21,6 +21,7 @@ use crate::model::TypedId;
 
 pub use bytes::identify;
 pub(crate) use claim::contradiction;
+pub(crate) use statement::chain_text;
 
 /// Of the checkpoints in a ledger, so many are compared one by one to find the one that a directory resembles.
 pub const MAX_COMPARED: usize = 10_000;

@@ -3,15 +3,13 @@
 //!
 //! Both are asked for by name. Paths come from the private record of the plan, which may have been left out.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
+use crate::acts::open_private_path;
 use crate::capture::code::{self, CommitCheck};
 use crate::capture::walk::{self, Options};
 use crate::id::{Digests, ObjectId};
 use crate::ledger::{Ledger, Stated};
-use crate::model::content::unescape;
 use crate::model::{Checkpoint, Code, Dataset, Kind, Model, Plan, Private, TypedId};
 
 use super::statement::chain_text;
@@ -64,8 +62,7 @@ pub(super) fn check_data(
             }
             (_, None) => continue,
             (Some(path), Some(expected)) => {
-                let bytes = unescape(path).unwrap_or_else(|| path.clone().into_bytes());
-                let path = ledger.project().join(OsString::from_vec(bytes));
+                let path = open_private_path(path, ledger.project());
                 match walk::observe(&path, &Options::new(Digests::Blake3), progress) {
                     Ok(tree) if tree.id == expected => {
                         Finding::new(Severity::Ok, "data", format!("{word} `{role}` is as frozen"))

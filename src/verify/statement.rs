@@ -71,7 +71,7 @@ fn wrong(slug: &'static str, message: impl Into<String>) -> Stop {
 }
 
 /// Joins an error and its causes to one sentence.
-pub(super) fn chain_text(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain_text(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

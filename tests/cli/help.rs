@@ -9,13 +9,13 @@ fn commands() -> Vec<Vec<String>> {
     let all = kim.ok(&["help", "--all"]);
     let names = all.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     let mut commands = Vec::new();
-    for name in names.filter(|name| !name.is_empty()) {
-        commands.push(vec![name.to_owned()]);
-        let help = kim.ok(&[name, "-h"]);
+    for outer in names.filter(|name| !name.is_empty()) {
+        commands.push(vec![outer.to_owned()]);
+        let help = kim.ok(&[outer, "-h"]);
         let below = help.lines().skip_while(|line| *line != "Commands:").skip(1);
         for line in below.take_while(|line| !line.is_empty()) {
-            let word = line.trim_start().split(' ').next().unwrap();
-            commands.push(vec![name.to_owned(), word.to_owned()]);
+            let name = line.trim_start().split(' ').next().unwrap();
+            commands.push(vec![outer.to_owned(), name.to_owned()]);
         }
     }
     assert!(commands.len() > 12, "{commands:?}");

@@ -5,8 +5,13 @@
 #![expect(clippy::disallowed_methods, reason = "tests lay files and read one variable")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what a test cannot do without ends it")]
 
+mod freeze;
 mod help;
 mod init;
 mod join;
 mod plumbing;
+mod questions;
+mod record;
+mod run;
 mod support;
+mod verify;

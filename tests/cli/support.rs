@@ -14,6 +14,9 @@ pub(crate) struct World {
     dir: TempDir,
 }
 
+/// Settings of a project that lies in no repository.
+const PROJECT: &[u8] = b"study = \"digits\"\nconfig = [\"config.yaml\"]\ndata = { train = \"digits.csv\" }\n";
+
 /// One person in a world.
 #[derive(Clone)]
 pub(crate) struct Person {
@@ -51,6 +54,26 @@ impl World {
             ("USER".to_owned(), name.to_owned()),
         ];
         Person { home, project: root.join("project"), root, vars }
+    }
+
+    /// Makes a ledger in a project with everything that a run is frozen from, and its founder.
+    pub(crate) fn project() -> (Self, Person) {
+        let (world, kim) = Self::founded();
+        kim.lay("config.yaml", b"optim:\n  lr: 0.1\nseed: 7\n");
+        kim.lay("digits.csv", b"1,2\n");
+        kim.lay("ledger.toml", PROJECT);
+        (world, kim)
+    }
+
+    /// Makes a ledger with one finished run, `base`, and its checkpoint in `out/step-10`.
+    pub(crate) fn trained() -> (Self, Person) {
+        let (world, kim) = Self::project();
+        kim.ok(&["-q", "freeze", "--name", "base", "--", "sh", "train.sh"]);
+        kim.ok(&["-q", "start", "base"]);
+        kim.lay("out/step-10/model.safetensors", &safetensors(1.0));
+        kim.ok(&["-q", "record", "checkpoint", "out/step-10", "--run", "base"]);
+        kim.ok(&["-q", "end", "base"]);
+        (world, kim)
     }
 
     /// Makes a ledger in the project, and its founder.
@@ -120,6 +143,14 @@ impl Person {
         document
     }
 
+    /// Runs a command that answers with one id on standard output and nothing else, and returns it.
+    pub(crate) fn id(&self, args: &[&str]) -> String {
+        let id = self.ok(args);
+        let (prefix, digest) = id.split_once(':').unwrap();
+        assert!(!prefix.is_empty() && digest.len() == 64, "{args:?}: {id}");
+        id
+    }
+
     /// Lays a file in the project.
     pub(crate) fn lay(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.project.join(name);
@@ -136,12 +167,27 @@ impl Output {
         snapshot(name, &filtered(&text, &self.root));
     }
 
+    /// Asserts that neither stream says something.
+    pub(crate) fn never_says(&self, text: &str) -> &Self {
+        assert!(!self.stdout.contains(text) && !self.stderr.contains(text), "`{text}`: {self:?}");
+        self
+    }
+
     /// Checks the exit code and the slug of a failure.
     pub(crate) fn fails(&self, code: i32, slug: &str) {
         assert_eq!(self.code, code, "{self:?}");
         assert!(self.stderr.contains(&format!("error[{slug}]: ")), "{self:?}");
         assert_eq!(self.stdout, "", "{self:?}");
     }
+}
+
+/// Writes weights: the format's eight bytes of length, its header, and two numbers.
+pub(crate) fn safetensors(value: f32) -> Vec<u8> {
+    let header = br#"{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header);
+    bytes.extend([value, 2.0].iter().flat_map(|value| value.to_le_bytes()));
+    bytes
 }
 
 /// Compares a text with the snapshot of that name, or rewrites it on request.
@@ -156,9 +202,10 @@ pub(crate) fn snapshot(name: &str, text: &str) {
     assert!(expected == text, "`{name}` was\n{expected}\nand is\n{text}\nLEDGER_OVERWRITE=1 rewrites it");
 }
 
-/// Replaces what differs from run to run: the test's directory, ids, keys and times.
+/// Replaces what differs from run to run: the test's directory, the platform, ids, keys and times.
 pub(crate) fn filtered(text: &str, root: &Path) -> String {
-    let text = text.replace(root.to_str().unwrap(), "<DIR>");
+    let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
+    let text = text.replace(root.to_str().unwrap(), "<DIR>").replace(&platform, "<PLATFORM>");
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=');
     let mut filtered = String::new();
     for line in text.lines() {
@@ -177,7 +224,8 @@ pub(crate) fn filtered(text: &str, root: &Path) -> String {
             if is_base64 {
                 filtered.push_str("<BASE64>");
             } else {
-                let words: Vec<&str> = run.split('/').map(|word| without_id(word, after)).collect();
+                let is_key = filtered.ends_with(" log key ");
+                let words: Vec<&str> = run.split('/').map(|word| without_id(word, after, is_key)).collect();
                 filtered.push_str(&words.join("/"));
             }
             rest = after;
@@ -187,9 +235,9 @@ pub(crate) fn filtered(text: &str, root: &Path) -> String {
     filtered
 }
 
-fn without_id<'a>(word: &'a str, after: &str) -> &'a str {
+fn without_id<'a>(word: &'a str, after: &str, is_key: bool) -> &'a str {
     let is_hex = word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let is_short_key = word.len() == 4 && after.starts_with(')');
+    let is_short_key = word.len() == 4 && (is_key || after.starts_with(')'));
     if is_hex && (word.len() >= 8 || is_short_key) { "<ID>" } else { word }
 }
 

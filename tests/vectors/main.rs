@@ -13,6 +13,7 @@ mod scene;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -293,9 +294,9 @@ fn the_golden_ledger_opens_and_means_what_it_meant() {
     assert!(ledger.is_copy(), "it has no `place`, so nothing writes to it");
     let mut standings = Vec::new();
     ledger
-        .list(0, &mut |listed| {
+        .list::<ledger::ledger::Error>(0, &mut |listed| {
             standings.push(listed.standing);
-            Ok(())
+            Ok(ControlFlow::Continue(()))
         })
         .unwrap();
     assert_eq!(standings, [Standing::Accepted; 7]);
