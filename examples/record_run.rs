@@ -81,7 +81,7 @@ pub(crate) fn tell(dir: &Path) -> Result<Vec<String>, Box<dyn Error>> {
         said.push(format!("  {:<12} {shown} {}", part.what, part.detail));
     }
     let target = Target { out: None, from: None, start: true };
-    let frozen = acts::freeze(&mut ledger, inputs, &target, &signer, &mut entropy)?;
+    let frozen = acts::freeze(&mut ledger, &inputs, &target, &signer, &mut entropy)?;
     let start = frozen.start.ok_or("a start was asked for")?;
     said.push(format!("planned {} and started {}", frozen.run.short(), start.short()));
 

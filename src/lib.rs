@@ -53,7 +53,7 @@
 //!     user: std::fs::metadata(project)?.uid(),
 //! };
 //! let target = acts::Target { out: None, from: None, start: false };
-//! let frozen = acts::freeze(&mut ledger, inputs, &target, &signer, &mut |bytes| bytes.fill(5))?;
+//! let frozen = acts::freeze(&mut ledger, &inputs, &target, &signer, &mut |bytes| bytes.fill(5))?;
 //!
 //! // Or state a claim by hand: stage records, claim them, commit. One commit is one signed statement.
 //! let start =

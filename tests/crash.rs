@@ -95,10 +95,10 @@ fn look(dir: &Path, told: &Told) -> Result<(), String> {
     }
     let mut seen = 0;
     ledger
-        .list(0, &mut |listed| {
+        .list::<Error>(0, &mut |listed| {
             seen += 1;
             assert_eq!(listed.standing, ledger::state::Standing::Accepted, "{listed:?}");
-            Ok(())
+            Ok(std::ops::ControlFlow::Continue(()))
         })
         .map_err(say)?;
     if seen != ledger.state().size() {

@@ -640,6 +640,36 @@ fn a_key_without_roles_is_dead_from_there_on() {
 }
 
 #[test]
+fn other_words_about_an_object_take_nothing_from_it() {
+    let mut scene = Scene::new();
+    let lee = scene.with(Party::new(2), &[Role::Author]);
+    scene.accepts(&lee, vec![plan("r"), start("lees", "r", &[])]);
+    scene.kim(vec![plan("k"), start("kims", "k", &[])]);
+    // Lee has seen what kim is about to say, and says it first in words of another kind.
+    let own = Target::Object(id(Kind::Plan, "r"));
+    let meant = Target::Object(id(Kind::Start, "lees"));
+    scene.accepts(&lee, vec![revocation("R", own, None)]);
+    scene.kim(vec![revocation("R", meant, None)]);
+    let size = scene.state.size();
+    let marked: Vec<_> = scene.state.marks(size).into_iter().map(|mark| mark.target).collect();
+    assert!(marked.contains(&MarkTarget::Object(id(Kind::Start, "lees"))), "{marked:?}");
+    scene.accepts(&lee, vec![end("E", "lees", Status::Failed)]);
+    scene.kim(vec![end("E", "kims", Status::Completed)]);
+    let ended = |text| scene.state.attempt(id(Kind::Start, text).id).unwrap().ended.map(|(status, _)| status);
+    assert_eq!(ended("kims"), Some(Status::Completed));
+    assert_eq!(ended("lees"), Some(Status::Failed));
+    // The same words again are a repeat: nothing moves a second time.
+    let before = scene.state.marks(u64::MAX).len();
+    scene.kim(vec![revocation("R", meant, None)]);
+    assert_eq!(scene.state.marks(u64::MAX).len(), before);
+    // A start that is claimed with another plan opens no second attempt.
+    scene.accepts(&lee, vec![start("kims", "r", &[])]);
+    assert_eq!(scene.state.attempt(id(Kind::Start, "kims").id).unwrap().plan, id(Kind::Plan, "k").id);
+    assert_eq!(scene.state.run(id(Kind::Plan, "r").id).unwrap().attempts, 1);
+    scene.end();
+}
+
+#[test]
 fn revocations_are_marks_by_those_who_may() {
     let mut scene = Scene::new();
     let ben = scene.with(Party::new(2), &[Role::Author]);
