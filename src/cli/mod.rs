@@ -1,10 +1,10 @@
 //! The command line: flags, dispatch, and what a shell gets back.
 //!
-//! A command file parses its flags, calls the library, and fills an [`ui::Answer`]. Only this module reads the
+//! A command file parses its flags, calls the library, and fills an `ui::Answer`. Only this module reads the
 //! environment and the clock, prints, and chooses exit codes; the library takes what it needs as arguments.
 //!
-//! To add a command: one `mod` line, one variant of [`Command`], one arm of [`dispatch`]. Its place among the
-//! groups of `--help` stands in [`help`].
+//! To add a command: one `mod` line, one variant of `Command`, one arm of `dispatch`. Its place among the
+//! groups of `--help` stands in `help.rs`.
 
 mod attempt;
 mod cat;
