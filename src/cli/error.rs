@@ -326,6 +326,9 @@ impl From<acts::Error> for Failure {
                     "restore what differs, or make a new run: ledger freeze --from {short} [-- CMD...]"
                 ));
             }
+            acts::Error::Read { path, .. } => {
+                failure = failure.hint(format!("ls -l {}", super::settings::quoted(path)));
+            }
             acts::Error::Completed { run } => {
                 failure = failure.hint(format!("ledger start {} --again", run.short()));
             }
