@@ -77,7 +77,7 @@ fn signals_reach_the_command_and_say_how_the_attempt_ended() {
 #[test]
 fn a_command_that_dies_of_the_signal_gives_the_code_of_a_shell() {
     let (_world, kim) = project();
-    let (code, document) = run_json(&kim, &[], "kill -TERM $PPID; sleep 600");
+    let (code, document) = run_json(&kim, &[], "kill -TERM $PPID; exec sleep 600");
     assert_eq!((code, document["status"].as_str()), (143, Some("preempted")), "{document}");
 }
 

@@ -43,7 +43,7 @@ fn warn_writes_gaps_and_the_next_success_states_them() {
     for _ in 0..2 {
         let output = warned.run(&["record", "checkpoint", "out/gone"]);
         assert_eq!((output.code, output.stdout.as_str()), (0, ""), "{output:?}");
-        assert!(output.stderr.contains("warning: record was not recorded: error[bad-data]: "), "{output:?}");
+        assert!(output.stderr.contains("warning: `record` left a gap: error[bad-data]: "), "{output:?}");
     }
     let text = std::fs::read_to_string(&gaps).unwrap();
     let lines: Vec<serde_json::Value> =
@@ -75,7 +75,7 @@ fn warn_lets_the_command_run_whatever_fails() {
     let warned = kim.with("LEDGER_MODE", "warn");
     let output = warned.run(&["run", "-c", "gone.yaml", "--", "sh", "-c", "exit 6"]);
     assert_eq!(output.code, 6, "{output:?}");
-    assert!(output.stderr.contains("warning: run was not recorded: error[bad-data]"), "{output:?}");
+    assert!(output.stderr.contains("warning: `run` left a gap: error[bad-data]"), "{output:?}");
     assert_eq!(size(&kim), before);
     assert_eq!(warned.run(&["freeze", "-c", "gone.yaml"]).code, 0);
     let world = World::new();
