@@ -290,6 +290,17 @@ fn a_planted_head_is_refused_and_nothing_of_it_is_published() {
     let error = refused(&mut ledger);
     let text = format!("{error} {:?}", std::error::Error::source(&error).map(ToString::to_string));
     assert!(text.contains("log/heads/002"), "{text}");
+    // It can be moved out of the way, and what it held up goes on.
+    let (scratch_dir, sue) = founded();
+    let mut blocked = open(&disk(), scratch_dir.path()).unwrap();
+    let in_the_way = scratch_dir.path().join(".ledger/log/heads/001");
+    std::fs::write(&in_the_way, b"not a commit").unwrap();
+    assert!(matches!(write(&mut blocked, 1, &sue.at(1)), Err(Error::Stuck { .. })));
+    assert_eq!(blocked.repair().unwrap(), Some(1));
+    assert!(!in_the_way.exists());
+    assert!(scratch_dir.path().join(".ledger/log/refused/heads/001").exists(), "it is kept for whoever asks");
+    assert_eq!(index(&write(&mut blocked, 2, &sue.at(2)).unwrap()), 2, "what was stuck came first");
+    assert_eq!(blocked.repair().unwrap(), None);
     // Readers are not held up by what no head covers yet.
     assert_eq!(open(&disk(), dir.path()).unwrap().state().size(), 2);
 

@@ -19,7 +19,7 @@ pub(super) struct Args {
     /// Throw away the folded state in the cache and fold again
     #[arg(long)]
     reindex: bool,
-    /// Finish commits that were left half done
+    /// Finish commits that were left half done, and set aside a file that is in their way
     #[arg(long)]
     repair: bool,
 }
@@ -32,7 +32,11 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     let opened = Ledger::open(&root, context.home());
     if args.repair {
         // Only what a signed commit says is written, so no key is needed and nothing can be invented.
-        opened?.refresh()?;
+        if let Some(size) = opened?.repair()? {
+            context.ui.warn(format!(
+                "a file that extended size {size} was no commit of this log; it lies in `log/refused/heads` now"
+            ));
+        }
         return check(&root, None, context);
     }
     check(&root, opened.ok().as_ref(), context)
