@@ -57,7 +57,6 @@ const HOMES: &[(&str, &[&str])] = &[
     ("sled", &["index.rs"]),
     ("clap", &["cli/"]),
     ("glob", &["cli/record.rs"]),
-    ("getrandom", &["cli/"]),
     ("signal_hook", &["cli/"]),
 ];
 

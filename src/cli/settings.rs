@@ -355,9 +355,19 @@ impl Context {
     #[expect(clippy::unused_self, reason = "randomness is one of the surroundings")]
     pub(crate) fn random<const N: usize>(&self) -> Result<[u8; N], Failure> {
         let mut bytes = [0; N];
-        getrandom::fill(&mut bytes).map_err(|error| {
-            Failure::new("io", Exit::Busy, "the system gives no random bytes").because(error)
-        })?;
+        let mut filled = 0;
+        while filled < N {
+            let flags = rustix::rand::GetRandomFlags::empty();
+            match rustix::rand::getrandom(&mut bytes[filled..], flags) {
+                Ok(count) => filled += count,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => {
+                    return Err(
+                        Failure::new("io", Exit::Busy, "the system gives no random bytes").because(error)
+                    );
+                }
+            }
+        }
         Ok(bytes)
     }
 
