@@ -36,8 +36,10 @@ use super::{Error, Ledger, log_keys};
 
 /// How long a writer waits for the lock before it looks whether somebody has ordered its statement.
 const TURN: Duration = Duration::from_millis(10);
-/// How long whoever holds the lock waits for more statements, when its own is not the only one.
-const GATHER: Duration = Duration::from_millis(30);
+/// Whoever holds the lock waits for more statements as long as one came within this time,
+const QUIET: Duration = Duration::from_millis(10);
+/// and so many times at most.
+const TURNS: u32 = 4;
 
 /// What became of the statement that a sequencing was about.
 #[derive(Clone, Debug)]
@@ -220,12 +222,8 @@ impl Ledger {
             if wanted.is_some_and(|id| self.state.statement(id).is_some()) {
                 continue;
             }
-            let (mut batch, mut state, mut left) = self.batch(log_key)?;
-            if batch.len() > 1 {
-                // Several write at once, so more will come: a moment for them makes one head of what would be two.
-                std::thread::sleep(GATHER);
-                (batch, state, left) = self.batch(log_key)?;
-            }
+            self.gather()?;
+            let (batch, state, left) = self.batch(log_key)?;
             if batch.is_empty() {
                 let why = left.unwrap_or_else(|| "nothing that waits can be ordered now".to_owned());
                 return Ok(Sequenced::Waiting { why });
@@ -239,6 +237,29 @@ impl Ledger {
                 return Ok(Sequenced::Waiting { why: String::new() });
             }
         }
+    }
+
+    /// Waits while more statements come, if several write at once: one head is then made of what would be many.
+    ///
+    /// Whoever writes alone does not wait.
+    fn gather(&self) -> Result<(), Error> {
+        let count = || -> Result<usize, Error> {
+            let is_new = |pending: &Pending| self.state.statement(pending.id).is_none();
+            Ok(self.pending()?.iter().filter(|pending| is_new(pending)).count())
+        };
+        let mut waiting = count()?;
+        for _ in 0..TURNS {
+            if waiting < 2 {
+                break;
+            }
+            std::thread::sleep(QUIET);
+            let now = count()?;
+            if now <= waiting {
+                break;
+            }
+            waiting = now;
+        }
+        Ok(())
     }
 
     /// Returns the signer's log key, if it is one of this ledger's.

@@ -772,7 +772,7 @@ fn register_of(claim: &Known) -> Option<Register> {
 pub(super) fn know(claim: &Claim<'_>) -> Judged<Known> {
     let kind = Kind::from_word(&claim.kind).ok_or(Standing::Unknown)?;
     let mut links = Vec::with_capacity(claim.links.len());
-    let mut said = Vec::with_capacity(256);
+    let mut said = Vec::with_capacity(48 * claim.links.len() + claim.facts.len());
     for link in &claim.links {
         let rule = kind.link_rule(&link.role).ok_or(Standing::Unknown)?;
         let target = Kind::from_word(&link.kind).ok_or(Standing::Unknown)?;
