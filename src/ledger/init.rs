@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::durable::{Disk, Durable, Fresh, Kind as FileKind};
 use crate::id::{HolderId, LedgerId, StatementId, TreeHash, sha256, statement_id};
-use crate::log::key::{self, PublicKey, SigningKey};
+use crate::log::key::{self, SigningKey};
 use crate::log::merkle::CompactRange;
 use crate::log::note::{self, SignedHead, TreeHead};
 use crate::log::statement::{self, Claim, Link, Payload};
@@ -170,9 +170,4 @@ pub(super) fn is_copy(durable: &Durable) -> Result<bool, Error> {
     let text = String::from_utf8_lossy(&place);
     let named = text.lines().find_map(|line| line.strip_prefix("inode "));
     Ok(named != Some(inode.to_string().as_str()))
-}
-
-/// Checks that a public key is fit to be introduced: nothing else about it is known yet.
-pub(super) fn parse_public(bytes: &[u8; 32]) -> Option<PublicKey> {
-    PublicKey::parse(bytes).ok()
 }

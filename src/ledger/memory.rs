@@ -48,8 +48,8 @@ impl Home {
         Some(self.cache.as_ref()?.join(ledger.to_hex()).join("state"))
     }
 
-    /// Returns the head remembered for the ledger that lies at `root`, by the id that its own head claims.
-    pub(super) fn remembered(&self, _root: &Path, durable: &Durable) -> Option<SignedHead> {
+    /// Returns the head remembered for a ledger, by the id that its own published head claims.
+    pub(super) fn remembered(&self, durable: &Durable) -> Option<SignedHead> {
         let published = durable.read(Path::new("log/checkpoint"), MAX_NOTE).ok()??;
         let published = SignedHead::parse(std::str::from_utf8(&published).ok()?).ok()?;
         self.remembered_for(note_ledger(&published).ok()?)
@@ -63,7 +63,6 @@ impl Home {
     /// Remembers a head, if it is newer than the one remembered.
     pub(super) fn remember(
         &self,
-        _root: &Path,
         ledger: LedgerId,
         head: &SignedHead,
         disk: &Arc<dyn Disk>,

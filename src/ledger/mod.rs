@@ -251,7 +251,7 @@ impl Ledger {
         let durable = Durable::new(disk, root, lines.any(|line| line == "shared yes"));
         let is_copy = init::is_copy(&durable)?;
         // Memory before the head: another process may move both forward between two reads.
-        let remembered = home.remembered(root, &durable);
+        let remembered = home.remembered(&durable);
         let log = Log::new(durable.clone());
         let head = log.head()?;
         let mut ledger = Self {
@@ -540,7 +540,7 @@ impl Ledger {
     }
 
     fn remember(&mut self) {
-        if let Err(notice) = self.home.remember(&self.root, self.id(), &self.head, self.durable.disk()) {
+        if let Err(notice) = self.home.remember(self.id(), &self.head, self.durable.disk()) {
             self.notices.push(notice);
         }
     }

@@ -24,13 +24,13 @@ use crate::id::{KeyId, StatementId, TreeHash};
 use crate::log::HeadFile;
 use crate::log::files;
 use crate::log::head_file::{MAX_BATCH, MAX_BATCH_BYTES};
-use crate::log::key::{SigningKey, thumbprint};
+use crate::log::key::{PublicKey, SigningKey, thumbprint};
 use crate::log::note;
 use crate::log::statement::{MAX_STATEMENT, Seen, Statement};
 use crate::model::{Facts, Kind, Role};
 use crate::state::{Checks, Reason, Signatures, Standing, State, advance};
 
-use super::init::{parse_public, sign_head};
+use super::init::sign_head;
 use super::transaction::Signer;
 use super::{Error, Ledger, log_keys};
 
@@ -410,7 +410,7 @@ impl Ledger {
         let check = |(statement, seen): (Statement<'p>, Seen)| {
             let is_seen = roots.get(&seen.size) == Some(&seen.root);
             let row = self.state.key(statement.kid).filter(|row| !row.roles.is_empty());
-            match row.and_then(|row| parse_public(&row.public)) {
+            match row.and_then(|row| PublicKey::parse(&row.public).ok()) {
                 Some(key) if is_seen && statement.verify(&key).is_ok() => Ok(Some(statement)),
                 Some(_) => Err(Refusal::Malformed),
                 None => Err(Refusal::NotNow("its key is not one of this ledger's".to_owned())),
