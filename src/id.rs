@@ -260,6 +260,11 @@ impl Prefix {
             && (digits.len().is_multiple_of(2) || digest[whole] >> 4 == nibble(digits[2 * whole]))
     }
 
+    /// Returns the bytes that the digits give whole; an odd last digit is left out.
+    pub fn whole_bytes(&self) -> Vec<u8> {
+        self.0.as_bytes().chunks_exact(2).map(|pair| (nibble(pair[0]) << 4) | nibble(pair[1])).collect()
+    }
+
     /// Returns the digits.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -311,6 +311,16 @@ impl World {
     }
 
     /// Opens the ledger anew and compares everything.
+    /// A State file that is read page by page gives the same answers, or says that it is damaged.
+    fn asked_in_pages(&self, objects: &[TypedId]) {
+        let whole = self.ledger.state();
+        let root = self.dir.path().join(".ledger");
+        let home = Home::new(None, Some(self.dir.path().join("home/cache")));
+        let paged = Ledger::open_to_ask(&root, home).unwrap();
+        let same = objects.iter().all(|object| paged.state().claim(*object) == whole.claim(*object));
+        assert!(same || !paged.state().is_sound(), "a damaged page was believed");
+    }
+
     fn reopen(&mut self) {
         self.ledger = open(&real(self.dir.path()), self.dir.path()).unwrap();
         let (ledger, model) = (&self.ledger, &self.model);
@@ -334,6 +344,7 @@ impl World {
         let hashes: Vec<TreeHash> = leaves.iter().map(|leaf| leaf_node(*leaf)).collect();
         assert_eq!(naive_root(&hashes), state.root());
         assert_eq!(state.root(), ledger.head().head().root);
+        self.asked_in_pages(&wanted);
         let size = state.size();
         for (index, leaf) in leaves.iter().enumerate() {
             assert_eq!(statement_id(&ledger.log().statement(size, index as u64).unwrap()), *leaf);

@@ -32,11 +32,14 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
-    let ledger = context.open()?;
+    context.ask(|ledger| list(args, context, ledger))
+}
+
+fn list(args: &Args, context: &Context, ledger: &Ledger) -> Result<Answer, Failure> {
     let about: Option<BTreeSet<TypedId>> = match &args.subject {
         Some(text) => {
-            let id = meant(text, &ledger, context)?;
-            Some(lineage::descendants(&ledger, id)?.nodes.into_keys().collect())
+            let id = meant(text, ledger, context)?;
+            Some(lineage::descendants(ledger, id)?.nodes.into_keys().collect())
         }
         None => None,
     };
@@ -46,7 +49,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     let size = ledger.head().head().size;
     // A bundle at a time from the end, so that the newest few are had without reading the rest.
     'log: for block in (0..size.div_ceil(BLOCK)).rev() {
-        for listed in read(&ledger, block)?.into_iter().rev() {
+        for listed in read(ledger, block)?.into_iter().rev() {
             let is_about =
                 |ids: &BTreeSet<TypedId>| listed.claims.iter().any(|one| ids.contains(&one.object));
             let is_shown = args.all || listed.standing == Standing::Accepted;
@@ -57,8 +60,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
                 break 'log;
             }
             left -= 1;
-            let line = line(&ledger, &listed, &mut names)?;
-            context.ui.row(&mut answer, "statements", line, || entry(&ledger, &listed))?;
+            let line = line(ledger, &listed, &mut names)?;
+            context.ui.row(&mut answer, "statements", line, || entry(ledger, &listed))?;
         }
     }
     answer.end_list(&context.ui, "statements");

@@ -19,7 +19,7 @@ use crate::log::key::{KeyFile, MAX_KEY_FILE, SigningKey};
 use crate::state::Standing;
 
 use super::error::Failure;
-use super::ui::{Exit, Ui};
+use super::ui::{Answer, Exit, Ui};
 
 /// Name of the project's settings.
 pub(crate) const PROJECT_FILE: &str = "ledger.toml";
@@ -196,10 +196,27 @@ impl Context {
         })
     }
 
-    /// Opens the ledger, and tells what became of statements of this user that were queued.
+    /// Opens the ledger, with all that was kept of its folded state read and checked.
     pub(crate) fn open(&self) -> Result<Ledger, Failure> {
-        let root = self.locate()?;
-        let mut ledger = Ledger::open(&root, self.home())?;
+        let ledger = Ledger::open(&self.locate()?, self.home())?;
+        Ok(self.settled(ledger))
+    }
+
+    /// Opens the ledger to answer a question, reading no more of the State file than the answer needs.
+    ///
+    /// Should that file be damaged where the answer looked, the question is answered again from a whole fold.
+    pub(crate) fn ask(&self, answer: impl Fn(&Ledger) -> Result<Answer, Failure>) -> Result<Answer, Failure> {
+        let ledger = self.settled(Ledger::open_to_ask(&self.locate()?, self.home())?);
+        let answered = answer(&ledger);
+        if ledger.state().is_sound() {
+            return answered;
+        }
+        self.ui.verbose(1, "note: the folded state that was kept is damaged; folding the log anew");
+        answer(&self.open()?)
+    }
+
+    /// Tells what became of statements of this user that were queued.
+    fn settled(&self, mut ledger: Ledger) -> Ledger {
         for notice in ledger.notices() {
             self.ui.verbose(1, format!("note: {notice}"));
         }
@@ -223,7 +240,7 @@ impl Context {
             // A reader of a ledger that cannot be written has nothing to settle.
             Err(error) => self.ui.verbose(1, format!("note: queued statements stay as they are: {error}")),
         }
-        Ok(ledger)
+        ledger
     }
 
     /// Returns the path of the key file, whether or not there is one; `None` without a configuration directory.

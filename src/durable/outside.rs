@@ -4,7 +4,9 @@
 //! says that another directory is on the same disk. Symlinks of the user's are followed when reading, and
 //! replaced when writing, so that a planted one cannot direct a write elsewhere.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +39,29 @@ pub fn replace(disk: &Arc<dyn Disk>, path: &Path, bytes: &[u8], mode: u32) -> Re
 /// Reads a whole file of at most `cap` bytes; `None` if there is none.
 pub fn read(path: &Path, cap: usize) -> Result<Option<Vec<u8>>, Error> {
     read::open(path, OFlags::empty())?.map(|file| read::read_capped(file, path, cap)).transpose()
+}
+
+/// Opens a file to be read in parts; `None` if there is none.
+///
+/// It stays the file that it was when another one is moved to its place.
+pub fn open(path: &Path) -> Result<Option<Opened>, Error> {
+    Ok(read::open(path, OFlags::empty())?.map(Opened))
+}
+
+/// A file that is read in parts.
+#[derive(Debug)]
+pub struct Opened(File);
+
+impl Opened {
+    /// Returns the number of bytes.
+    pub fn size(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    /// Fills `into` with the bytes at `at`.
+    pub fn read_at(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(into, at)
+    }
 }
 
 /// Takes the lock file at `path`, waiting for at most `timeout`.

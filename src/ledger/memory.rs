@@ -20,8 +20,16 @@ use super::note_ledger;
 /// Checking 200 signatures costs about as much as writing the file (measured: 50 us each), so no command
 /// pays for more than twice its share.
 const STATE_LAG: u64 = 200;
-const MAX_STATE: usize = 1 << 32;
 const MODE: u32 = 0o600;
+
+/// How much of the State file is read before anything is looked up in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reading {
+    /// All of it, checked.
+    Whole,
+    /// Its stamp; the rest as look-ups need it, see [`State::is_sound`].
+    Pages,
+}
 
 /// Directories of one user, as the command line found them. `None` where there is none to write to.
 #[derive(Clone, Debug, Default)]
@@ -84,10 +92,14 @@ impl Home {
         Ok(())
     }
 
-    /// Reads the State file of a ledger; whatever is wrong with it, there is none.
-    pub(super) fn load_state(&mut self, ledger: LedgerId) -> Option<State> {
-        let bytes = outside::read(&self.state_path(ledger)?, MAX_STATE).ok()??;
-        let state = State::from_file(bytes, ledger)?;
+    /// Reads the State file of a ledger, all of it or as much as look-ups will need; whatever is wrong with it,
+    /// there is none.
+    pub(super) fn load_state(&mut self, ledger: LedgerId, reading: Reading) -> Option<State> {
+        let file = outside::open(&self.state_path(ledger)?).ok()??;
+        let state = State::from_file(file, ledger)?;
+        if reading == Reading::Whole && !state.read_all() {
+            return None;
+        }
         self.saved = state.size();
         Some(state)
     }
@@ -100,7 +112,9 @@ impl Home {
         let Some(path) = state.ledger().and_then(|ledger| self.state_path(ledger)) else {
             return Err("the folded state is not kept: no cache directory".to_owned());
         };
-        let bytes = state.to_file().unwrap_or_default();
+        let Some(bytes) = state.to_file() else {
+            return Err("the folded state is not kept: the one that it grew from is damaged".to_owned());
+        };
         outside::replace(disk, &path, &bytes, MODE)
             .map_err(|error| format!("the folded state is not kept: {error}"))?;
         self.saved = state.size();

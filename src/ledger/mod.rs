@@ -30,6 +30,7 @@ use crate::store::{self, Store};
 
 pub use init::{Founder, init};
 pub use memory::Home;
+use memory::Reading;
 pub use resolve::{ResolveError, Wanted};
 pub use sequencer::{Pending, Sequenced};
 pub use transaction::{Draft, Outcome, Signer, StagedClaim, Transaction};
@@ -236,6 +237,20 @@ impl Ledger {
 
     /// Opens a ledger on a disk of the caller's choice.
     pub fn open_on(disk: Arc<dyn Disk>, root: &Path, home: Home) -> Result<Self, Error> {
+        Self::open_reading(disk, root, home, Reading::Whole)
+    }
+
+    /// Opens a ledger to ask it something: of a large State file only those pages are read that answers need.
+    ///
+    /// An answer stands only if [`State::is_sound`] holds of [`Self::state`] after it. Otherwise the State file
+    /// is damaged, and [`Self::open`], which then folds the log anew, is to be asked instead.
+    pub fn open_to_ask(root: &Path, home: Home) -> Result<Self, Error> {
+        // Should keys lie in a damaged page, the whole fold is right, and any other error is found again.
+        Self::open_reading(Arc::new(RealDisk), root, home.clone(), Reading::Pages)
+            .or_else(|_| Self::open(root, home))
+    }
+
+    fn open_reading(disk: Arc<dyn Disk>, root: &Path, home: Home, reading: Reading) -> Result<Self, Error> {
         let not_here = || Error::NotALedger { path: root.to_owned() };
         let durable = Durable::new(Arc::clone(&disk), root, false);
         let format = match durable.read(Path::new("format"), 4096) {
@@ -265,7 +280,7 @@ impl Ledger {
             is_copy,
             notices: Vec::new(),
         };
-        ledger.load_state();
+        ledger.load_state(reading);
         ledger.fold_to_head()?;
         ledger.compare_with_memory(remembered)?;
         ledger.save_state_when_due();
@@ -333,9 +348,9 @@ impl Ledger {
         log_keys(&self.state)
     }
 
-    fn load_state(&mut self) {
+    fn load_state(&mut self, reading: Reading) {
         let Ok(origin) = note_ledger(&self.head) else { return };
-        let Some(state) = self.home.load_state(origin) else { return };
+        let Some(state) = self.home.load_state(origin, reading) else { return };
         let (size, head) = (state.size(), self.head.head());
         if size == 0 || size > head.size {
             return;

@@ -16,6 +16,7 @@ use crate::model::{
 };
 
 use super::rows::{AttemptRow, DigestRole, KeyRow, Mark, MarkTarget, NameRow, Place, RunRow, join};
+use super::table::Rows as _;
 use super::{Register, State};
 
 /// Number of the fold's rules that this program knows.

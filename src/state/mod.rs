@@ -1,29 +1,36 @@
 //! State: what the log means, as the fold of its statements in order, in tables that are searched in place.
 //!
 //! [`State`] is a pure function of the statements: it reads no object, no clock and no disk. `fold.rs` holds
-//! the rules, `rows.rs` what is kept, `table.rs` how, `file.rs` the State file, `advance.rs` the checks that
-//! are made of each statement before the fold sees it. Everything here can be deleted and folded again.
+//! the rules, `rows.rs` what is kept, `table.rs` how, `pages.rs` and `file.rs` the State file, `advance.rs` the
+//! checks that are made of each statement before the fold sees it. All of it can be deleted and folded again.
 
 mod advance;
 mod file;
 mod fold;
+mod pages;
 mod rows;
 mod table;
+
+use std::sync::Arc;
 
 use crate::id::{self, ClaimRef, HolderId, KeyId, LedgerId, ObjectId, StatementId, TreeHash};
 use crate::log::merkle::CompactRange;
 use crate::model::{Kind, Name, Role, TypedId};
 
+use pages::Pages;
 use rows::{join, number, typed, typed_key};
 use table::Table;
 
 pub use advance::{Error, Signatures, advance};
 pub use fold::{Checks, RULES, Reason, Standing};
+pub use pages::Source;
 pub use rows::{AttemptRow, DigestRole, KeyRow, Mark, MarkTarget, NameRow, Place, RunRow};
 
 /// What holds after the statements so far.
 #[derive(Clone, Debug, Default)]
 pub struct State {
+    /// Where the tables' bases lie, when they were read from a file.
+    pages: Arc<Pages>,
     ledger: Option<LedgerId>,
     range: CompactRange,
     rules: u32,
@@ -184,10 +191,10 @@ impl State {
         self.keys().iter().any(|key| key.holder == holder && self.claim_by(id, key.id).is_some())
     }
 
-    /// Returns accepted objects of a kind whose id begins with two hex digits and more, for short ids.
+    /// Returns accepted objects of a kind whose id begins with some hex digits, for short ids.
     pub fn claimed_with_prefix(&self, kind: Kind, prefix: &id::Prefix) -> Vec<TypedId> {
-        let from = join(&[&[kind as u8], &[0; 32]]);
-        let all = self.claims.prefixed(1, &from).filter_map(|(key, _)| typed(&key));
+        let from = [&[kind as u8], prefix.whole_bytes().as_slice()].concat();
+        let all = self.claims.prefixed(&from).filter_map(|(key, _)| typed(&key));
         let mut found: Vec<TypedId> = all.filter(|id| prefix.matches(id.id.as_bytes())).collect();
         found.sort_unstable();
         found
@@ -195,8 +202,8 @@ impl State {
 
     /// Returns all claimed objects of a kind with their first claims, in log order.
     pub fn claimed(&self, kind: Kind) -> Vec<(TypedId, Place)> {
-        let from = join(&[&[kind as u8], &[0; 32]]);
-        let rows = self.claims.prefixed(1, &from);
+        let from = [kind as u8];
+        let rows = self.claims.prefixed(&from);
         let mut found: Vec<(TypedId, Place)> =
             rows.filter_map(|(key, row)| Some((typed(&key)?, Place::unpack(&row[..6])))).collect();
         found.sort_unstable_by_key(|(_, place)| *place);
