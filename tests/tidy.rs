@@ -49,6 +49,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("serde_cbor", &["codec.rs"]),
     ("ed25519_dalek", &["log/key.rs"]),
     ("base64", &["log/key.rs"]),
+    ("pkcs8", &["log/sealed.rs"]),
+    ("ssh_key", &["log/openssh.rs"]),
     ("git2", &["capture/code/library.rs"]),
     ("walkdir", &["capture/walk.rs"]),
     ("saphyr_parser", &["capture/config/"]),

@@ -7,39 +7,12 @@ mod recorded;
 use std::fs;
 use std::path::PathBuf;
 
-use ledger::id::{KeyId, ObjectId};
 use ledger::ledger::StagedClaim;
 use ledger::lineage;
-use ledger::model::{About, Facts, Fixed, Kind, Link, Nonce, Record, Target, TypedId};
+use ledger::model::{About, Fixed, Kind, Revocation, Target, TypedId};
 use ledger::store;
 use ledger::verify::{Extra, Finding, Report, Request, Severity, Subject, Trusted, identify, verify};
 use recorded::Project;
-use serde::{Deserialize, Serialize};
-
-/// A revocation, which no command writes yet.
-#[derive(Serialize, Deserialize)]
-struct Revocation {
-    nonce: Nonce,
-    kind: String,
-    target: ObjectId,
-    since: Option<u64>,
-}
-
-impl Record for Revocation {
-    const KIND: Kind = Kind::Revocation;
-
-    fn links(&self) -> Vec<Link> {
-        Vec::new()
-    }
-
-    fn facts(&self) -> Facts {
-        let target = match Kind::from_word(&self.kind).unwrap() {
-            Kind::Key => Target::Key(KeyId::from_bytes(*self.target.as_bytes())),
-            kind => Target::Object(TypedId::new(kind, self.target)),
-        };
-        Facts::Revocation { target, since: self.since }
-    }
-}
 
 fn request(project: &Project, subject: Subject) -> Request {
     let id = project.open().id();
@@ -240,11 +213,11 @@ fn a_revoked_input_makes_the_answer_no_from_there_on() {
     for inside in [false, true] {
         let project = Project::new();
         let target = if inside { TypedId::new(Kind::Blob, file) } else { project.data };
-        let (kind, id) = (target.kind.word().to_owned(), target.id);
+        let id = target.id;
         project.commit(|tx| {
             let texts = [("reason".to_owned(), "licence withdrawn".to_owned())].into();
             let about = tx.put(&About { texts }).unwrap().id;
-            let record = Revocation { nonce: Fixed([9; 16]), kind, target: id, since: None };
+            let record = Revocation { nonce: Fixed([9; 16]), target: Target::Object(target), since: None };
             let encoded = tx.put(&record).unwrap();
             tx.claim(StagedClaim::new(&record, &encoded).beside("about", about));
         });
@@ -263,15 +236,18 @@ fn what_a_revoked_key_signed_since_then_is_not_relied_on() {
     let project = Project::new();
     let key = project.open().state().keys()[0].id;
     project.commit(|tx| {
-        let target = ObjectId::from_bytes(*key.as_bytes());
-        let record = Revocation { nonce: Fixed([9; 16]), kind: "key".into(), target, since: Some(4) };
+        let record = Revocation { nonce: Fixed([9; 16]), target: Target::Key(key), since: Some(4) };
         let encoded = tx.put(&record).unwrap();
         tx.claim(StagedClaim::new(&record, &encoded));
     });
     // Statement 4 is the later checkpoint, statement 5 ends the attempt of both.
     let report = run(&project, &at(&project, "out/step-300"));
-    expect(&report, 1, &["revoked"]);
-    assert!(find(&report, "revoked").message.contains("signed statement 4, 5"), "{report:#?}");
+    expect(&report, 1, &["compromised"]);
+    let message = &find(&report, "compromised").message;
+    assert!(message.starts_with("statements 4, 5 were signed by kim"), "{report:#?}");
+    assert!(message.contains("compromised since statement 4"), "{report:#?}");
+    let before = report.findings.iter().filter(|finding| finding.slug == "compromised").nth(1).unwrap();
+    assert_eq!(before.severity, Severity::Ok, "what stands before the mark is told and harms nothing");
     let early = Request { as_of: Some(5), ..at(&project, "out/step-200") };
     expect(&run(&project, &early), 0, &["run-status"]);
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::acts;
 use crate::capture::{code, config, environment, results, safetensors, walk, weights};
 use crate::ledger::ResolveError;
-use crate::log::{files, key, note, statement};
+use crate::log::{files, key, note, sealed, statement};
 use crate::state::Reason;
 use crate::{codec, durable, fsck, id, ledger, model, store, verify};
 
@@ -213,6 +213,19 @@ fn of_statement(error: &statement::Error) -> Class {
     }
 }
 
+fn of_sealed(error: &sealed::Error) -> Class {
+    match error {
+        sealed::Error::Algorithm { .. } => (
+            "not-ed25519",
+            Exit::Usage,
+            Some("make one that can be used: ssh-keygen -t ed25519 -f FILE, or ledger key new"),
+        ),
+        sealed::Error::WrongPassphrase => ("wrong-passphrase", Exit::Unknown, None),
+        sealed::Error::Sealed => ("locked-key", Exit::Unknown, None),
+        _ => ("bad-data", Exit::Usage, None),
+    }
+}
+
 fn of_resolve(error: &ResolveError) -> Class {
     match error {
         ResolveError::Nothing(_) => NO_SUCH_ID,
@@ -392,6 +405,7 @@ classed! {
     codec::Error => |_| DAMAGED;
     id::Error => |_| ("usage", Exit::Usage, None);
     key::Error => |_| ("no-key", Exit::Unknown, None);
+    sealed::Error => of_sealed;
     walk::Error => of_walk;
     weights::Error => of_weights;
     safetensors::Error => of_safetensors;
@@ -409,6 +423,10 @@ impl From<ledger::Error> for Failure {
         if let ledger::Error::Refused { reason: Reason::RoleNotAllowed } = &error {
             failure.facts.push("the key of this user has no role that may state this".to_owned());
             failure.hint = Some("ledger key show".to_owned());
+        }
+        if let ledger::Error::Refused { reason: Reason::WouldLockOut } = &error {
+            failure.facts.push("nobody could order statements or appoint owners any more".to_owned());
+            failure.hint = Some("put new keys in place of the old in one go: ledger key rotate".to_owned());
         }
         failure.because(error)
     }

@@ -89,9 +89,9 @@ fn flags(command: &clap::Command) -> String {
             let _ = write!(last, " <{value}>");
         }
         let about = flag.get_help().map(ToString::to_string).unwrap_or_default();
-        let _ = writeln!(text, "  {:<21}  {about}", names.join(", "));
+        let _ = writeln!(text, "  {:<24}  {about}", names.join(", "));
     }
-    text.push_str("  -V, --version          Print the version\n");
+    text.push_str("  -V, --version             Print the version\n");
     text.push_str("\nledger COMMAND --help  explains one command\n");
     text.push_str("ledger help --all      lists what scripts use, too\n");
     text.push_str("ledger help exit-codes explains what a shell gets back");

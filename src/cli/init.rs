@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::capture::environment::find_lock;
 use crate::durable::{Created, fresh, outside};
-use crate::ledger::{self, Founder, Ledger};
-use crate::log::key::{KeyFile, SigningKey};
+use crate::ledger::{self, Founder, Ledger, Rescue};
+use crate::log::key_file::KeyFile;
 
 use super::error::Failure;
 use super::settings::{Context, PROJECT_FILE, disk, quoted, toml_text};
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
         name: key.name(),
         author: key.author(),
         log,
-        recovery: recovery.as_ref(),
+        recovery: recovery.as_ref().map(|key| Rescue { key: key.author(), log: key.log() }),
         time: context.now,
         nonce: context.random()?,
         instance: context.random()?,
@@ -129,25 +129,27 @@ fn exists(root: &Path, context: &Context) -> Failure {
 /// Returns the user's key, and the path of its file if it was made now.
 fn own_key(args: &Args, context: &Context) -> Result<(KeyFile, Option<PathBuf>), Failure> {
     let is_free = |path: PathBuf| path.symlink_metadata().is_err();
-    let is_missing = context.filled("LEDGER_KEY").is_none()
-        && context.filled("LEDGER_KEY_FILE").is_none()
-        && context.key_path().is_some_and(is_free);
+    let is_missing = !context.is_key_named() && context.key_path().is_some_and(is_free);
     if !is_missing {
         return Ok((context.key_file()?, None));
     }
     let name = args.name.clone().unwrap_or_else(|| context.user_name());
-    context.make_key(&name).map(|(key, path)| (key, Some(path)))
+    let passphrase = context.new_passphrase(None, false)?;
+    context.make_key(&name, None, passphrase.as_ref()).map(|(key, path)| (key, Some(path)))
 }
 
 /// Makes the recovery key's file before the ledger names the key: one that is lost can never be replaced.
-fn recovery_key(file: &Path, owner: &KeyFile, context: &Context) -> Result<SigningKey, Failure> {
+///
+/// It has a log key of its own, so that it can order what it says when all other keys are gone.
+fn recovery_key(file: &Path, owner: &KeyFile, context: &Context) -> Result<KeyFile, Failure> {
     let path = context.path(file);
     let name = format!("{} (recovery)", owner.name());
-    let wrong = |error| Failure::usage("the recovery key cannot be named").because(error);
-    let seed = context.random()?;
-    let key = KeyFile::new(&name, SigningKey::from_seed(&seed), None).map_err(wrong)?;
-    match outside::create(&disk(), &path, key.to_text().as_bytes(), 0o600)? {
-        Created::New => Ok(SigningKey::from_seed(&seed)),
+    let key = KeyFile::new(&name, context.new_key()?, Some(context.new_key()?))
+        .map_err(|error| Failure::usage("the recovery key cannot be named").because(error))?;
+    let passphrase = context.new_passphrase(None, false)?;
+    let text = context.key_file_text(&key, passphrase.as_ref())?;
+    match outside::create(&disk(), &path, text.as_bytes(), 0o600)? {
+        Created::New => Ok(key),
         Created::Exists => {
             Err(Failure::new("exists", Exit::Refused, format!("`{}` is there already", file.display())))
         }

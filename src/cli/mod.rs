@@ -20,9 +20,12 @@ mod head;
 mod help;
 mod init;
 mod key;
+mod keyring;
 mod log;
 mod ls;
+mod prompt;
 mod record;
+mod revoke;
 mod run;
 mod sequence;
 mod settings;
@@ -81,6 +84,12 @@ struct Global {
     /// How to tell of progress: auto, plain, json or none
     #[arg(long, value_name = "HOW", global = true, hide = true, default_value = "auto")]
     progress: ProgressForm,
+    /// Sign with the keys in FILE
+    #[arg(long, value_name = "FILE", global = true, hide = true)]
+    key_file: Option<PathBuf>,
+    /// Open them with the first line of FILE
+    #[arg(long, value_name = "FILE", global = true, hide = true)]
+    passphrase_file: Option<PathBuf>,
     /// How long to wait for a lock, in seconds
     #[arg(long, value_name = "SECS", global = true, hide = true)]
     lock_timeout: Option<u64>,
@@ -96,6 +105,7 @@ enum Command {
     End(attempt::EndArgs),
     Eval(eval::Args),
     Record(record::Args),
+    Revoke(revoke::Args),
     Verify(verify::Args),
     Show(show::Args),
     Log(log::Args),
@@ -122,6 +132,7 @@ fn dispatch(command: Option<&Command>, context: &Context) -> Result<Answer, Fail
         Some(Command::End(args)) => attempt::end(args, context),
         Some(Command::Eval(args)) => eval::run(args, context),
         Some(Command::Record(args)) => record::run(args, context),
+        Some(Command::Revoke(args)) => revoke::run(args, context),
         Some(Command::Verify(args)) => verify::run(args, context),
         Some(Command::Show(args)) => show::run(args, context),
         Some(Command::Log(args)) => log::run(args, context),
@@ -178,7 +189,16 @@ fn surroundings(global: &Global, ui: Ui, vars: Vec<(OsString, OsString)>) -> Res
     }
     let cwd = std::env::current_dir()
         .map_err(|error| Failure::usage("the current directory is gone").because(error))?;
-    let mut context = Context { ui, cwd, vars, now: clock(), lock_wait: Duration::from_secs(LOCK_WAIT) };
+    let mut context = Context {
+        ui,
+        cwd,
+        vars,
+        now: clock(),
+        lock_wait: Duration::from_secs(LOCK_WAIT),
+        key_flag: global.key_file.clone(),
+        passphrase_flag: global.passphrase_file.clone(),
+        typed: Arc::default(),
+    };
     let seconds = match (global.lock_timeout, context.filled("LEDGER_LOCK_TIMEOUT")) {
         (Some(seconds), _) => seconds,
         (None, None) => LOCK_WAIT,

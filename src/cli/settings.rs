@@ -1,21 +1,20 @@
-//! What a command finds around it: directory, variables, clock, keys, `ledger.toml`.
+//! What a command finds around it: directory, variables, clock, `ledger.toml`.
 //!
-//! Nothing is read before a command asks for it. Keys never come from `ledger.toml` or from the directory under
-//! test. Whom the user trusts is read in `trust.rs`; printing is in `ui.rs`.
+//! Nothing is read before a command asks for it. Keys are read in `keyring.rs`, and never come from `ledger.toml`
+//! or from the directory under test. Whom the user trusts is read in `trust.rs`; printing is in `ui.rs`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::durable::{Created, Disk, RealDisk, outside};
-use crate::id::{KeyId, object_id};
-use crate::ledger::{Home, Ledger, Outcome, Signer};
-use crate::log::key::{KeyFile, MAX_KEY_FILE, SigningKey};
+use crate::durable::{Disk, RealDisk, outside};
+use crate::id::object_id;
+use crate::ledger::{Home, Ledger, Outcome};
+use crate::log::sealed::Passphrase;
 use crate::state::Standing;
 
 use super::error::Failure;
@@ -39,6 +38,12 @@ pub(crate) struct Context {
     pub(crate) now: u64,
     /// How long to wait for a lock.
     pub(crate) lock_wait: Duration,
+    /// The key file that a flag named.
+    pub(crate) key_flag: Option<PathBuf>,
+    /// The passphrase file that a flag named.
+    pub(crate) passphrase_flag: Option<PathBuf>,
+    /// What was typed at a prompt of this command.
+    pub(crate) typed: Arc<Mutex<Option<Passphrase>>>,
 }
 
 /// What to do when recording fails.
@@ -135,6 +140,9 @@ impl Context {
             vars: vars.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
             now: 0,
             lock_wait: Duration::from_secs(1),
+            key_flag: None,
+            passphrase_flag: None,
+            typed: Arc::default(),
         }
     }
 
@@ -241,103 +249,6 @@ impl Context {
             Err(error) => self.ui.verbose(1, format!("note: queued statements stay as they are: {error}")),
         }
         ledger
-    }
-
-    /// Returns the path of the key file, whether or not there is one; `None` without a configuration directory.
-    pub(crate) fn key_path(&self) -> Option<PathBuf> {
-        match self.filled("LEDGER_KEY_FILE") {
-            Some(path) => Some(self.path(Path::new(path))),
-            None => Some(self.config_dir()?.join("keys/default.key")),
-        }
-    }
-
-    /// Reads this user's keys: from `LEDGER_KEY`, from the file in `LEDGER_KEY_FILE`, or the default file.
-    pub(crate) fn key_file(&self) -> Result<KeyFile, Failure> {
-        let no_key = |message: String| Failure::new("no-key", Exit::Unknown, message).hint("ledger key new");
-        if let Some(text) = self.filled("LEDGER_KEY") {
-            return KeyFile::parse(text).map_err(|error| {
-                Failure::new("no-key", Exit::Unknown, "`LEDGER_KEY` does not hold a key file")
-                    .hint("LEDGER_KEY=\"$(cat FILE)\"")
-                    .because(error)
-            });
-        }
-        let path = self.key_path().ok_or_else(|| {
-            Failure::new("no-key", Exit::Unknown, "there is no home directory to read a key from")
-                .hint("LEDGER_KEY_FILE=FILE ledger key new")
-        })?;
-        let shown = path.display();
-        match std::fs::metadata(&path) {
-            Ok(found) if found.permissions().mode() & 0o077 != 0 => {
-                return Err(Failure::new(
-                    "loose-key",
-                    Exit::Unknown,
-                    format!("others may read the key `{shown}`"),
-                )
-                .hint(format!("chmod 600 {}", quoted(&path))));
-            }
-            _ => {}
-        }
-        let bytes = match outside::read(&path, MAX_KEY_FILE) {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return Err(no_key(format!("there is no key at `{shown}`"))),
-            Err(error) => return Err(no_key(format!("the key `{shown}` cannot be read")).because(error)),
-        };
-        let text = std::str::from_utf8(&bytes).unwrap_or_default();
-        KeyFile::parse(text).map_err(|error| {
-            Failure::new("no-key", Exit::Unknown, format!("`{shown}` is not a key file"))
-                .hint("bring back your copy of it, or name another one: LEDGER_KEY_FILE=FILE")
-                .because(error)
-        })
-    }
-
-    /// Makes a key file for this user and returns it with its path; there must be none yet.
-    pub(crate) fn make_key(&self, name: &str) -> Result<(KeyFile, PathBuf), Failure> {
-        let no_home = || {
-            Failure::new("no-key", Exit::Unknown, "there is no home directory to keep a key in")
-                .hint("LEDGER_KEY_FILE=FILE ledger key new")
-        };
-        let path = self.key_path().ok_or_else(no_home)?;
-        let key = KeyFile::new(name, self.new_key()?, Some(self.new_key()?))
-            .map_err(|error| Failure::usage("the display name of a key cannot be used").because(error))?;
-        match outside::create(&disk(), &path, key.to_text().as_bytes(), 0o600) {
-            Ok(Created::New) => Ok((key, path)),
-            Ok(Created::Exists) => {
-                let shown = path.display();
-                Err(Failure::new("exists", Exit::Refused, format!("there is a key at `{shown}` already"))
-                    .hint("ledger key show"))
-            }
-            Err(error @ crate::durable::Error::Full { .. }) => Err(error.into()),
-            Err(error) => {
-                let shown = path.display();
-                Err(Failure::new("no-key", Exit::Unknown, format!("no key can be kept at `{shown}`"))
-                    .hint("LEDGER_KEY_FILE=FILE ledger key new")
-                    .because(error))
-            }
-        }
-    }
-
-    /// Draws a new key.
-    pub(crate) fn new_key(&self) -> Result<SigningKey, Failure> {
-        Ok(SigningKey::from_seed(&self.random()?))
-    }
-
-    /// Returns the name by which a new key's holder is shown, unless another is given.
-    pub(crate) fn user_name(&self) -> String {
-        ["USER", "LOGNAME"]
-            .iter()
-            .find_map(|name| self.filled(name))
-            .map_or_else(|| "author".to_owned(), str::to_owned)
-    }
-
-    /// Returns whoever writes now.
-    pub(crate) fn signer<'k>(&self, key: &'k KeyFile) -> Signer<'k> {
-        Signer {
-            author: key.author(),
-            log: key.log(),
-            time: self.now,
-            wait: self.lock_wait,
-            user: self.user(),
-        }
     }
 
     /// Tells of a statement that waits, and returns the index of one that does not.
@@ -460,11 +371,6 @@ pub(crate) fn shell<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
 /// The disk of the user's own files.
 pub(crate) fn disk() -> Arc<dyn Disk> {
     Arc::new(RealDisk)
-}
-
-/// Returns the keys of a key file by thumbprint: author, then log.
-pub(crate) fn thumbprints(key: &KeyFile) -> (KeyId, Option<KeyId>) {
-    (key.author().public().thumbprint(), key.log().map(|log| log.public().thumbprint()))
 }
 
 /// Reads a file of settings; `None` where there is none.

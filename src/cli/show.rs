@@ -11,7 +11,7 @@ use crate::ledger::{Ledger, Stated, Wanted};
 use crate::lineage;
 use crate::model::content::{What, escape, read_dir};
 use crate::model::{self, Kind, TypedId};
-use crate::verify::identify;
+use crate::verify::{self, identify};
 
 use super::error::Failure;
 use super::settings::{Context, quoted, shell};
@@ -47,13 +47,20 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
         return Ok(answer);
     }
     answer.line(id);
+    let mut marks = Vec::new();
     let mut facts = vec![("what", plain(&node.label))];
     if let Some(stated) = &node.claim {
         let who = plain(&ledger.who(stated.key));
         facts.push(("by", format!("{who} at {}", ui::time(stated.time))));
         facts.push(("statement", stated.place.index.to_string()));
         facts.push(("sha256", stated.sha256.to_hex()));
+        for notice in verify::notices(&ledger, stated)? {
+            let label = if notice.is_tainted { "revoked" } else { "note" };
+            facts.push((label, plain(&notice.message)));
+            marks.push(json!({"tainted": notice.is_tainted, "message": notice.message}));
+        }
     }
+    answer.set("marks", marks);
     if !node.is_available {
         facts.push(("record", "not in the store".to_owned()));
     }

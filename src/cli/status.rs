@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::ledger::{Ledger, Pending, Wanted};
-use crate::log::key::KeyFile;
+use crate::log::key::PublicKey;
+use crate::log::key_file::Stored;
 use crate::log::statement::Statement;
 use crate::model::{Kind, TypedId};
 use crate::state::RunStatus;
@@ -14,7 +15,7 @@ use super::ui::{Answer, count, plain};
 
 pub(super) fn run(context: &Context) -> Result<Answer, Failure> {
     let ledger = context.open()?;
-    let key = context.key_file();
+    let key = context.stored_key();
     let mut answer = Answer::new("ledger.status/1");
     answer.line(format!("ledger   {}", ledger.id()));
     answer.line(format!("at       {}", ledger.root().display()));
@@ -62,8 +63,8 @@ pub(super) fn run(context: &Context) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
-fn who(ledger: &Ledger, key: &KeyFile) -> String {
-    let id = key.author().public().thumbprint();
+fn who(ledger: &Ledger, key: &Stored) -> String {
+    let id = key.author().thumbprint();
     match ledger.state().key(id) {
         Some(_) => plain(&ledger.who(id)),
         None => format!("{}, whose key is not in this ledger", plain(key.name())),
@@ -113,10 +114,10 @@ fn queued_json(ledger: &Ledger, pending: &Pending) -> Value {
 }
 
 /// Guesses the next command from how far the work has come.
-fn next(ledger: &Ledger, key: Option<&KeyFile>, run: Option<TypedId>, is_queued: bool) -> String {
+fn next(ledger: &Ledger, key: Option<&Stored>, run: Option<TypedId>, is_queued: bool) -> String {
     let state = ledger.state();
     let Some(key) = key else { return "ledger key new".to_owned() };
-    let row = |key: &crate::log::key::SigningKey| state.key(key.public().thumbprint());
+    let row = |key: PublicKey| state.key(key.thumbprint());
     if row(key.author()).is_none_or(|row| row.roles.is_empty()) {
         return "ledger key show --request".to_owned();
     }

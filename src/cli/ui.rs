@@ -261,6 +261,12 @@ impl Ui {
         }
     }
 
+    /// Writes a question as it stands; whoever asks was called by somebody who wants to be asked.
+    #[expect(clippy::unused_self, reason = "all that is printed goes through here")]
+    pub(super) fn ask(&self, question: &str) {
+        let _ = io::stderr().lock().write_all(question.as_bytes());
+    }
+
     /// Warns on standard error, also with `-q`.
     pub(crate) fn warn(&self, line: impl Display) {
         err(&format!("{} {line}", self.paint_err(YELLOW, "warning:")));

@@ -36,6 +36,14 @@ pub fn replace(disk: &Arc<dyn Disk>, path: &Path, bytes: &[u8], mode: u32) -> Re
     write(disk, path, bytes, mode, |temp| temp.rename(path))
 }
 
+/// Gives a file another name in its directory, durably, in place of what has that name.
+pub fn rename(disk: &Arc<dyn Disk>, from: &Path, to: &Path) -> Result<(), Error> {
+    let folder = folder(to);
+    let dir = open_dir(folder)?;
+    disk.rename(from, to).map_err(|error| Error::from_write("rename", to, error))?;
+    disk.sync_dir(&dir, folder).map_err(|error| Error::from_sync(folder, error))
+}
+
 /// Reads a whole file of at most `cap` bytes; `None` if there is none.
 pub fn read(path: &Path, cap: usize) -> Result<Option<Vec<u8>>, Error> {
     read::open(path, OFlags::empty())?.map(|file| read::read_capped(file, path, cap)).transpose()

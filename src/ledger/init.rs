@@ -30,8 +30,8 @@ pub struct Founder<'a> {
     pub author: &'a SigningKey,
     /// The key that orders statements, another one.
     pub log: &'a SigningKey,
-    /// A key kept offline, which may only add and revoke owners: its public part, and a proof made with it.
-    pub recovery: Option<&'a SigningKey>,
+    /// Keys kept offline, for the day when those of all owners are gone.
+    pub recovery: Option<Rescue<'a>>,
     /// Seconds since 1970.
     pub time: u64,
     /// 16 random bytes for genesis.
@@ -40,6 +40,15 @@ pub struct Founder<'a> {
     pub instance: [u8; 16],
     /// Whether a group of users writes here.
     pub shared: bool,
+}
+
+/// Keys that lie offline.
+#[derive(Clone, Copy, Debug)]
+pub struct Rescue<'a> {
+    /// May only add and revoke owners.
+    pub key: &'a SigningKey,
+    /// Orders what that key says when nobody else can.
+    pub log: Option<&'a SigningKey>,
 }
 
 struct Introduced {
@@ -100,7 +109,10 @@ pub fn init(disk: &Arc<dyn Disk>, parent: &Path, founder: &Founder<'_>) -> Resul
         introduce(&holder, first, founder.log, &[Role::Log], founder.nonce)?,
     ];
     if let Some(recovery) = founder.recovery {
-        introduced.push(introduce(&holder, first, recovery, &[Role::Recovery], founder.nonce)?);
+        introduced.push(introduce(&holder, first, recovery.key, &[Role::Recovery], founder.nonce)?);
+        if let Some(log) = recovery.log {
+            introduced.push(introduce(&holder, first, log, &[Role::Log], founder.nonce)?);
+        }
     }
     let mut claims = vec![claim_for(&genesis, &encoded)];
     let mut objects = vec![encoded.bytes, holder.bytes];

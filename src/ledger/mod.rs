@@ -28,7 +28,7 @@ use crate::model::{self, Facts, Holder, Kind, Record, Role, TypedId};
 use crate::state::{self, KeyRow, Place, Reason, Signatures, Standing, State};
 use crate::store::{self, Store};
 
-pub use init::{Founder, init};
+pub use init::{Founder, Rescue, init};
 pub use memory::Home;
 use memory::Reading;
 pub use resolve::{ResolveError, Wanted};

@@ -190,7 +190,8 @@ impl Ledger {
 
     /// Orders pending statements until `wanted` is in the log, or once if there is none wanted.
     pub fn sequence(&mut self, signer: &Signer<'_>, wanted: Option<StatementId>) -> Result<Sequenced, Error> {
-        let Some(log_key) = self.log_key(signer) else {
+        let known = self.log_key(signer);
+        let Some(log_key) = known.or_else(|| self.coming_log_key(signer, wanted)) else {
             self.refresh()?;
             let why = "it waits for a writer who has a log key".to_owned();
             return Ok(self.answer(wanted, signer.user).unwrap_or(Sequenced::Waiting { why }));
@@ -226,6 +227,10 @@ impl Ledger {
             let (batch, state, left) = self.batch(log_key)?;
             if batch.is_empty() {
                 let why = left.unwrap_or_else(|| "nothing that waits can be ordered now".to_owned());
+                return Ok(Sequenced::Waiting { why });
+            }
+            if !state.key(log_key.public().thumbprint()).is_some_and(|row| row.has(Role::Log)) {
+                let why = left.unwrap_or_else(|| "no log key at hand may sign the head after it".to_owned());
                 return Ok(Sequenced::Waiting { why });
             }
             let size = self.head.head().size;
@@ -268,6 +273,22 @@ impl Ledger {
             self.state.key(key.public().thumbprint()).is_some_and(|row| row.has(Role::Log))
         };
         signer.log.filter(is_live)
+    }
+
+    /// Returns the signer's log key if the statement that is wanted introduces it.
+    ///
+    /// The head that closes that statement may be signed by it, which lets an owner put new keys in the place
+    /// of the old in one statement.
+    fn coming_log_key<'k>(&self, signer: &Signer<'k>, wanted: Option<StatementId>) -> Option<&'k SigningKey> {
+        let bytes = self.durable.read(&pending_path(signer.user, wanted?), MAX_STATEMENT).ok()??;
+        let statement = Statement::parse(&bytes).ok()?;
+        let log = signer.log.filter(|key| {
+            let kid = key.public().thumbprint();
+            key_facts(&statement).any(|facts| {
+                matches!(facts, Facts::Key { key, roles, .. } if thumbprint(&key) == kid && roles.contains(&Role::Log))
+            })
+        });
+        log
     }
 
     /// Commits and publishes a head with the state that it leads to; `false` if another one was first.
@@ -453,10 +474,15 @@ pub(super) fn has_room(statements: usize, bytes: usize, next: &Statement<'_>) ->
     statements < MAX_BATCH && bytes + next.bytes.len() <= MAX_BATCH_BYTES
 }
 
+/// Returns the facts of a statement's claims about keys.
+fn key_facts(statement: &Statement<'_>) -> impl Iterator<Item = Facts> {
+    let keys = statement.payload.claims.iter().filter(|claim| claim.kind == Kind::Key.word());
+    keys.filter_map(|claim| Facts::decode(Kind::Key, &claim.facts).ok())
+}
+
 /// Whether a statement takes the role `log` from a key.
 fn ends_log_key(statement: &Statement<'_>, log: KeyId) -> bool {
-    let keys = statement.payload.claims.iter().filter(|claim| claim.kind == Kind::Key.word());
-    keys.filter_map(|claim| Facts::decode(Kind::Key, &claim.facts).ok()).any(|facts| match facts {
+    key_facts(statement).any(|facts| match facts {
         Facts::Key { key, roles, .. } => thumbprint(&key) == log && !roles.contains(&Role::Log),
         _ => false,
     })

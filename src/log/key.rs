@@ -1,7 +1,7 @@
-//! Ed25519 keys, what they sign, and the text of a key file.
+//! Ed25519 keys and what they sign.
 //!
 //! Home of the signature and base64 crates: nobody else names them. No file is opened here, no randomness is
-//! drawn, and nothing is known of roles; a key is a key.
+//! drawn, and nothing is known of roles; a key is a key. The text of a key file is in `key_file`.
 
 use std::fmt;
 
@@ -16,14 +16,7 @@ use crate::id::{HolderId, KeyId, sha256};
 pub const COSE_EDDSA: i64 = -8;
 /// Content type of a possession proof, which keeps it apart from everything else that a key signs.
 pub const POSSESSION_TYPE: &str = "application/vnd.lineage-ledger.possession+cbor";
-/// The longest key file that is read.
-pub const MAX_KEY_FILE: usize = 65_536;
-/// The longest display name in a key file.
-pub const MAX_NAME: usize = 256;
-
-const FIRST_LINE: &str = "ledger-key/1";
-
-/// Why a key, a signature or a key file is refused. No message repeats a secret.
+/// Why a key or a signature is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -41,35 +34,6 @@ pub enum Error {
     Signature {
         /// The key.
         key: KeyId,
-    },
-    /// The file does not begin as key files do.
-    #[error("a key file begins with the line `{FIRST_LINE}`")]
-    FirstLine,
-    /// A line of a key file is wrong.
-    #[error("line {line} of the key file: {what}")]
-    Line {
-        /// Number of the line, from 1.
-        line: usize,
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// A line that every key file has is missing.
-    #[error("the key file has no line `{field}`")]
-    Missing {
-        /// The line's first word.
-        field: &'static str,
-    },
-    /// A name that one line cannot hold.
-    #[error("a display name is one line of 1 to {MAX_NAME} bytes without space around it")]
-    Name,
-    /// The author seed is also the log seed.
-    #[error("the author key and the log key are the same")]
-    SameSeeds,
-    /// More bytes than any key file has.
-    #[error("{size} bytes are more than a key file has")]
-    TooLarge {
-        /// Bytes given.
-        size: usize,
     },
 }
 
@@ -90,6 +54,11 @@ impl SigningKey {
     /// Derives the key from its seed.
     pub fn from_seed(seed: &[u8; 32]) -> Self {
         Self(ed25519_dalek::SigningKey::from_bytes(seed))
+    }
+
+    /// Returns the seed, which whoever has it can sign with.
+    pub(super) fn seed(&self) -> &[u8; 32] {
+        self.0.as_bytes()
     }
 
     /// Returns the public half.
@@ -148,6 +117,17 @@ impl fmt::Debug for PublicKey {
     }
 }
 
+/// Returns a public key as OpenSSH lists it: `ssh-ed25519 AAAA... name`.
+pub fn ssh_line(key: &PublicKey, name: &str) -> String {
+    // string "ssh-ed25519", string key; a string is its length in four bytes, and its bytes
+    let mut blob = Vec::new();
+    for part in [&b"ssh-ed25519"[..], key.as_bytes()] {
+        blob.extend((part.len() as u32).to_be_bytes());
+        blob.extend(part);
+    }
+    format!("ssh-ed25519 {} {name}", base64(&blob))
+}
+
 /// Returns the COSE key thumbprint (RFC 9679) of 32 bytes that are, or claim to be, an Ed25519 public key.
 pub fn thumbprint(bytes: &[u8; 32]) -> KeyId {
     // SHA256 of the COSE_Key {1 (kty): 1 (OKP), -1 (crv): 6 (Ed25519), -2 (x): bytes}
@@ -176,97 +156,6 @@ pub fn possession_message(ctx: &[u8], key: &PublicKey, holder: HolderId) -> Vec<
     payload.map(3).text("ctx").byte_string(ctx).text("key").byte_string(key.as_bytes());
     payload.text("holder").byte_string(holder.first_key().as_bytes());
     sig_structure(&protected.finish(), &payload.finish())
-}
-
-/// The content of a key file: who signs, and with which keys.
-#[derive(Debug)]
-pub struct KeyFile {
-    name: String,
-    author: SigningKey,
-    log: Option<SigningKey>,
-}
-
-impl KeyFile {
-    /// Puts a key file together. `log` is absent for those who do not write tree heads.
-    pub fn new(name: &str, author: SigningKey, log: Option<SigningKey>) -> Result<Self, Error> {
-        if name.is_empty() || name.len() > MAX_NAME || name.trim() != name || name.contains(char::is_control)
-        {
-            return Err(Error::Name);
-        }
-        // What one key signs in one role must not count in the other.
-        if log.as_ref().is_some_and(|log| log.public() == author.public()) {
-            return Err(Error::SameSeeds);
-        }
-        Ok(Self { name: name.to_owned(), author, log })
-    }
-
-    /// Returns the display name of the keys' holder.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the key that signs statements.
-    pub const fn author(&self) -> &SigningKey {
-        &self.author
-    }
-
-    /// Returns the key that signs tree heads.
-    pub const fn log(&self) -> Option<&SigningKey> {
-        self.log.as_ref()
-    }
-
-    /// Parses the text of a key file. Blank lines and lines that begin with `#` are skipped.
-    pub fn parse(text: &str) -> Result<Self, Error> {
-        if text.len() > MAX_KEY_FILE {
-            return Err(Error::TooLarge { size: text.len() });
-        }
-        let mut lines = text.lines().enumerate();
-        if lines.next().is_none_or(|(_, line)| line != FIRST_LINE) {
-            return Err(Error::FirstLine);
-        }
-        let (mut name, mut author, mut log) = (None, None, None);
-        for (index, line) in lines {
-            let wrong = |what| Error::Line { line: index + 1, what };
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let (field, value) =
-                line.split_once(' ').ok_or_else(|| wrong("a word and a value are wanted"))?;
-            let seed = || {
-                let bytes = unbase64(value).ok().and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
-                bytes
-                    .map(|seed| SigningKey::from_seed(&seed))
-                    .ok_or_else(|| wrong("not the base64 of 32 bytes"))
-            };
-            let is_first = match field {
-                "name" => name.replace(value).is_none(),
-                "author" => author.replace(seed()?).is_none(),
-                "log" => log.replace(seed()?).is_none(),
-                _ => return Err(wrong("no such field; there are `name`, `author` and `log`")),
-            };
-            if !is_first {
-                return Err(wrong("the field stands here a second time"));
-            }
-        }
-        let name = name.ok_or(Error::Missing { field: "name" })?;
-        let author = author.ok_or(Error::Missing { field: "author" })?;
-        Self::new(name, author, log)
-    }
-
-    /// Returns the text of the key file, with its secrets: it goes into a file of mode 0600 and nowhere else.
-    pub fn to_text(&self) -> String {
-        let mut text = format!(
-            "{FIRST_LINE}\n# Keep this file secret. It signs for you; mode 0600.\nname {}\nauthor {}\n",
-            self.name,
-            base64(self.author.0.as_bytes())
-        );
-        if let Some(log) = &self.log {
-            text.push_str("log ");
-            text.push_str(&base64(log.0.as_bytes()));
-            text.push('\n');
-        }
-        text
-    }
 }
 
 #[cfg(test)]
@@ -390,58 +279,22 @@ mod tests {
     }
 
     #[test]
-    fn a_key_file_is_read_as_written() {
-        for log in [None, Some(key(2))] {
-            let file = KeyFile::new("Kim, Lab 3", key(1), log).unwrap();
-            let text = file.to_text();
-            let again = KeyFile::parse(&text).unwrap();
-            assert_eq!(again.name(), "Kim, Lab 3");
-            assert_eq!(again.author().public(), key(1).public());
-            assert_eq!(again.log().map(SigningKey::public), file.log().map(SigningKey::public));
-            assert_eq!(again.to_text(), text);
-            assert_eq!(KeyFile::parse(&text.replace('\n', "\r\n")).unwrap().to_text(), text);
-            assert_eq!(KeyFile::parse(text.trim_end()).unwrap().to_text(), text);
-        }
-    }
-
-    #[test]
-    fn a_wrong_line_is_named_by_its_number_and_without_its_secret() {
-        let (one, two) = (base64(&[1; 32]), base64(&[2; 32]));
-        let short = base64(&[1; 31]);
-        for (body, wanted) in [
-            (format!("name a\nauthor {one}\nlogs {two}\n"), "line 4"),
-            (format!("name a\nauthor {short}\n"), "line 3"),
-            (format!("# a\n\nname a\nauthor {one} \n"), "line 5"),
-            (format!("name a\nauthor {one}\nauthor {two}\n"), "line 4"),
-            (format!("name a\nname b\nauthor {one}\n"), "line 3"),
-            (format!("name a\nauthor\n{one}\n"), "line 3"),
-            (format!("author {one}\n"), "`name`"),
-            ("name a\n".to_owned(), "`author`"),
-            (format!("name  a\nauthor {one}\n"), "display name"),
-            (format!("name a\u{7}\nauthor {one}\n"), "display name"),
-            (format!("name {}\nauthor {one}\n", "a".repeat(MAX_NAME + 1)), "display name"),
-            (format!("name a\nauthor {one}\nlog {one}\n"), "same"),
-        ] {
-            let error = KeyFile::parse(&format!("ledger-key/1\n{body}")).unwrap_err();
-            let said = format!("{error} {error:?}");
-            assert!(said.contains(wanted), "{body}: {said}");
-            assert!(!said.contains(&one[..8]), "{said}");
-        }
-        for text in ["", "ledger-key/2\n", "\nledger-key/1\n", " ledger-key/1\n", "ledger-key/1x\n"] {
-            assert_eq!(KeyFile::parse(text).unwrap_err(), Error::FirstLine, "{text:?}");
-        }
-        let large = format!("ledger-key/1\n#{}\nname a\nauthor {one}\n", " ".repeat(MAX_KEY_FILE));
-        assert!(matches!(KeyFile::parse(&large), Err(Error::TooLarge { .. })));
-    }
-
-    #[test]
     fn debug_shows_no_seed() {
         let seed: [u8; 32] = std::array::from_fn(|at| 0xa0 + at as u8);
-        let file = KeyFile::new("a", SigningKey::from_seed(&seed), Some(key(2))).unwrap();
-        let shown = format!("{file:?} {file:#?}").to_lowercase();
-        for secret in [hex(&seed[..3]), base64(&seed)[..4].to_lowercase(), "160, 161".into(), "160,\n".into()]
-        {
+        let shown = format!("{:?}", SigningKey::from_seed(&seed)).to_lowercase();
+        for secret in [hex(&seed[..3]), base64(&seed)[..4].to_lowercase(), "160, 161".into()] {
             assert!(!shown.contains(&secret), "{shown}");
         }
+    }
+
+    #[test]
+    fn the_line_of_ssh_is_made_of_the_public_key_and_the_name() {
+        let line = ssh_line(&key(1).public(), "kim lab");
+        let (form, rest) = line.split_once(' ').unwrap();
+        let (blob, name) = rest.split_once(' ').unwrap();
+        assert_eq!((form, name), ("ssh-ed25519", "kim lab"));
+        let blob = unbase64(blob).unwrap();
+        assert_eq!(blob[..19], *b"\0\0\0\x0bssh-ed25519\0\0\0\x20");
+        assert_eq!(blob[19..], *key(1).public().as_bytes());
     }
 }

@@ -5,7 +5,9 @@
 //! | `merkle` | RFC 6962 hashing and proofs, nothing else |
 //! | `tile` | names, widths and bytes of tiles and bundles |
 //! | `tree` | roots and proofs out of tiles |
-//! | `key` | Ed25519 keys, their files, COSE's signed structure |
+//! | `key` | Ed25519 keys, COSE's signed structure |
+//! | `key_file` | the text of a key file |
+//! | `sealed`, `openssh` | seeds under a passphrase, keys of other programs |
 //! | `note` | signed notes, tree heads, receipts |
 //! | `statement` | the one byte form of a leaf |
 //! | `head_file` | the one byte form of a commit |
@@ -16,8 +18,11 @@
 pub mod files;
 pub mod head_file;
 pub mod key;
+pub mod key_file;
 pub mod merkle;
 pub mod note;
+pub mod openssh;
+pub mod sealed;
 pub mod statement;
 pub mod tile;
 pub mod tree;

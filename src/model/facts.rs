@@ -6,6 +6,9 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use serde::de::{Error as _, SeqAccess};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::codec::{self, Reader, Writer};
 use crate::id::{ClaimRef, HolderId, KeyId, LedgerId, ObjectId, StatementId, TreeHash};
 
@@ -215,6 +218,49 @@ pub enum Target {
     Object(TypedId),
     /// A key and what it signed.
     Key(KeyId),
+}
+
+impl Serialize for Target {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Claim(claim) => ("claim", claim.statement, claim.position).serialize(serializer),
+            Self::Object(object) => ("object", object.kind, object.id).serialize(serializer),
+            Self::Key(key) => ("key", key).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Target {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Target;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a claim, an object or a key")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Target, A::Error> {
+                fn next<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(items: &mut A) -> Result<T, A::Error> {
+                    items.next_element()?.ok_or_else(|| A::Error::custom("the target is cut short"))
+                }
+                let form: String = next(&mut items)?;
+                Ok(match form.as_str() {
+                    "claim" => {
+                        let statement = next(&mut items)?;
+                        Target::Claim(ClaimRef { statement, position: next(&mut items)? })
+                    }
+                    "object" => {
+                        let kind = next(&mut items)?;
+                        Target::Object(TypedId::new(kind, next(&mut items)?))
+                    }
+                    "key" => Target::Key(next(&mut items)?),
+                    _ => return Err(A::Error::custom("the target is of no form of this version")),
+                })
+            }
+        }
+        deserializer.deserialize_seq(Visitor)
+    }
 }
 
 /// The facts of one claim.

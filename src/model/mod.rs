@@ -32,7 +32,7 @@ pub use inputs::{
 };
 pub use kind::{COMMON_LINKS, Count, Kind, LinkRule, StatedBy};
 pub use run::{End, Plan, Start, StartCheck};
-pub use trust::{Format, Genesis, Holder, Key};
+pub use trust::{Format, Genesis, Holder, Key, Revocation};
 
 /// Version of every record in this format.
 pub const VERSION: i128 = 1;
@@ -326,6 +326,7 @@ pub fn project(kind: Kind, bytes: &[u8]) -> Result<Projection, Error> {
         Kind::Checkpoint => of::<Checkpoint>(bytes),
         Kind::Benchmark => of::<Benchmark>(bytes),
         Kind::Eval => of::<Eval>(bytes),
+        Kind::Revocation => of::<Revocation>(bytes),
         Kind::Note => of::<Note>(bytes),
         _ => {
             let fields: BTreeMap<String, Value> = codec::decode(bytes)?;

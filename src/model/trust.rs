@@ -1,10 +1,10 @@
-//! Records of trust: genesis, holders, their keys, and the number of the fold's rules.
+//! Records of trust: genesis, holders, their keys, what is revoked, and the number of the fold's rules.
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{HolderId, KeyId, LedgerId, TreeHash};
 
-use super::{Facts, Fixed, Kind, Link, Nonce, Record, Role, TypedId};
+use super::{Facts, Fixed, Kind, Link, Nonce, Record, Role, Target, TypedId};
 
 /// Opens a ledger.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -87,6 +87,31 @@ impl Record for Key {
             Some(_) => Err("roles are not in ascending order"),
             None => Err("a role is not one of this version"),
         }
+    }
+}
+
+/// Says that something is not to be relied on. Why stands in the `about` beside the claim.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Revocation {
+    /// Keeps two equal revocations two.
+    pub nonce: Nonce,
+    /// What.
+    pub target: Target,
+    /// The first index from which on it is not to be relied on; absent means all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<u64>,
+}
+
+impl Record for Revocation {
+    const KIND: Kind = Kind::Revocation;
+
+    fn links(&self) -> Vec<Link> {
+        Vec::new()
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::Revocation { target: self.target, since: self.since }
     }
 }
 

@@ -4,7 +4,7 @@
 //! linked and missing cannot be decided, and what is there and wrong is damage. Marks of revocations are held
 //! against everything on the way, and at the end it is said whose word all of this is.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::id::{KeyId, ObjectId};
 use crate::ledger::{self, Ledger, Stated};
@@ -12,12 +12,13 @@ use crate::log::files;
 use crate::log::key::PublicKey;
 use crate::model::content::{self, ListError, What};
 use crate::model::{
-    About, Checkpoint, Code, Config, Dirt, Environment, Eval, Facts, Kind, Plan, Record, Role, StatedBy,
-    Status, TypedId,
+    Checkpoint, Code, Config, Dirt, Environment, Eval, Facts, Kind, Plan, Record, Role, StatedBy, Status,
+    TypedId,
 };
 use crate::state::{self, Mark, MarkTarget, State};
 use crate::{codec, durable, model, store};
 
+use super::marks::{self, Marks};
 use super::outside;
 use super::statement::{Statements, chain_text, claim_before, fold_again};
 use super::{Error, Finding, Report, Request, Severity, claim};
@@ -40,8 +41,9 @@ pub(super) fn check(
         state,
         request,
         size,
-        marks: state.marks(size),
+        marks: Marks::read(ledger, state, size)?,
         statements: Statements::new(ledger, state),
+        revoking: Statements::new(ledger, state),
         seen: BTreeSet::new(),
         open: VecDeque::new(),
         found: Vec::new(),
@@ -59,7 +61,6 @@ pub(super) fn check(
             }
         }
     }
-    chain.key_marks()?;
     chain.unasked();
     chain.head()?;
     chain.trust();
@@ -71,8 +72,11 @@ struct Chain<'a> {
     state: &'a State,
     request: &'a Request,
     size: u64,
-    marks: Vec<Mark>,
+    marks: Marks,
+    /// What the answer rests on.
     statements: Statements<'a>,
+    /// The statements that left marks: checked as strictly, but nothing rests on them.
+    revoking: Statements<'a>,
     seen: BTreeSet<TypedId>,
     /// What is still to be checked, and the word for it in messages.
     open: VecDeque<(TypedId, String)>,
@@ -85,7 +89,7 @@ impl Chain<'_> {
     /// Checks one claim or record, and puts what it links on the list.
     fn follow(&mut self, id: TypedId, role: &str, progress: &(dyn Fn(u64) + Sync)) -> Result<(), Error> {
         self.object_marks(id, role)?;
-        let stated = match claim_before(self.state, id, self.size) {
+        let stated = match self.place(id, role) {
             Some(place) => {
                 let findings = self.statements.check(place.index)?;
                 self.report.findings.extend(findings);
@@ -132,6 +136,29 @@ impl Chain<'_> {
             }
             (_, None) => Ok(()),
         }
+    }
+
+    /// Finds the claim to rely on: the first, or where its key was in other hands, the next that says the same.
+    fn place(&mut self, id: TypedId, role: &str) -> Option<state::Place> {
+        let first = claim_before(self.state, id, self.size)?;
+        let key = self.state.author(id)?.id;
+        if self.marks.taints(key, first.index).is_none() {
+            return Some(first);
+        }
+        let said = self.state.keys().into_iter().filter_map(|row| {
+            let place = self.state.claim_by(id, row.id)?;
+            let is_whole = self.marks.taints(row.id, place.index).is_none();
+            (u64::from(place.index) < self.size && is_whole).then_some(place)
+        });
+        let Some(again) = said.min() else { return Some(first) };
+        let text = format!(
+            "{}{} was first stated with a compromised key; statement {} says it again with another",
+            id.short(),
+            as_role(role),
+            again.index
+        );
+        self.ok("said-again", id, text);
+        Some(again)
     }
 
     /// Reads a claim, which must be about the object that it was looked up for.
@@ -402,7 +429,7 @@ impl Chain<'_> {
     fn tree(&mut self, root: TypedId, role: &str) -> Result<(), Error> {
         self.object_marks(root, role)?;
         let marked: BTreeSet<ObjectId> =
-            self.marks.iter().filter_map(|mark| content_of(mark.target)).collect();
+            self.marks.all().iter().filter_map(|mark| content_of(mark.target)).collect();
         if !self.request.full && marked.is_empty() {
             return self.object(root, role).map(|_| ());
         }
@@ -441,7 +468,7 @@ impl Chain<'_> {
     /// Reports revocations of an object.
     fn object_marks(&mut self, id: TypedId, role: &str) -> Result<(), Error> {
         let is_on = |mark: &&Mark| matches!(mark.target, MarkTarget::Object(object) if object.id == id.id);
-        let marks: Vec<Mark> = self.marks.iter().filter(is_on).cloned().collect();
+        let marks: Vec<Mark> = self.marks.all().iter().filter(is_on).cloned().collect();
         for mark in marks {
             self.revoked(&mark, &format!("{}{}", id.short(), as_role(role)), Some(id))?;
         }
@@ -451,7 +478,7 @@ impl Chain<'_> {
     /// Reports revocations of a claim.
     fn claim_marks(&mut self, stated: &Stated) -> Result<(), Error> {
         let is_on = |mark: &&Mark| mark.target == MarkTarget::Claim(stated.place);
-        let marks: Vec<Mark> = self.marks.iter().filter(is_on).cloned().collect();
+        let marks: Vec<Mark> = self.marks.all().iter().filter(is_on).cloned().collect();
         for mark in marks {
             let what = format!("the claim of {}", stated.object.short());
             self.revoked(&mark, &what, Some(stated.object))?;
@@ -459,35 +486,99 @@ impl Chain<'_> {
         Ok(())
     }
 
-    /// Reports revoked keys among those that signed what the answer rests on.
+    /// Reports marks on the keys that signed what the answer rests on.
     fn key_marks(&mut self) -> Result<(), Error> {
-        let signers: Vec<(u32, KeyId)> = self.statements.signers().collect();
-        for mark in self.marks.clone() {
-            let MarkTarget::Key(key) = mark.target else { continue };
-            let is_tainted =
-                |(index, signer): &&(u32, KeyId)| *signer == key && u64::from(*index) >= mark.since;
-            let tainted: Vec<String> =
-                signers.iter().filter(is_tainted).map(|(index, _)| index.to_string()).collect();
+        let mut signed: BTreeMap<KeyId, Vec<u32>> = BTreeMap::new();
+        for (index, key) in self.statements.signers() {
+            signed.entry(key).or_default().push(index);
+        }
+        for (key, indexes) in signed {
+            let Some(mark) = self.marks.on_key(key).cloned() else { continue };
+            self.report.findings.extend(self.revoking.check(mark.index)?);
+            let (tainted, before): (Vec<u32>, Vec<u32>) =
+                indexes.into_iter().partition(|index| u64::from(*index) >= mark.since);
+            let (who, extent) = (self.ledger.who(key), marks::extent(&mark));
+            let said = marks::told(self.ledger, &mark);
             if !tainted.is_empty() {
-                let who = self.ledger.who(key);
-                let what = format!("the key of {who}, which signed statement {}", tainted.join(", "));
-                self.revoked(&mark, &what, None)?;
+                let text =
+                    format!("{} signed by {who}, whose key is {extent}, said{said}", numbered(&tainted));
+                self.report.add(Finding::new(Severity::Fail, "compromised", text));
+            }
+            if !before.is_empty() {
+                let text =
+                    format!("the key of {who} is {extent}; {} signed before and stands", numbered(&before));
+                self.report.add(Finding::new(Severity::Ok, "compromised", text));
             }
         }
         Ok(())
     }
 
+    /// Says what was put in order while a log key was in other hands.
+    ///
+    /// Such a key gives order and no facts: each statement is still signed by its author. The head that is
+    /// signed by another log key vouches for the order now, as far as its signer could know it.
+    fn order_marks(&mut self, signer: KeyId, size: u64) -> Result<(), Error> {
+        let indexes: Vec<u32> = self.statements.signers().map(|(index, _)| index).collect();
+        let log_keys = self.marks.all().iter().filter_map(|mark| match mark.target {
+            MarkTarget::Key(key) => Some(key),
+            _ => None,
+        });
+        let log_keys: BTreeSet<KeyId> = log_keys.collect();
+        for key in log_keys {
+            let Some(mark) = self.marks.on_key(key).cloned() else { continue };
+            if !self.orders(key)? {
+                continue;
+            }
+            self.report.findings.extend(self.revoking.check(mark.index)?);
+            let (who, since) = (self.ledger.who(key), mark.since);
+            let said = marks::told(self.ledger, &mark);
+            if key == signer {
+                let text = format!(
+                    "the head of {size} statements is signed by {who} only, whose log key is {}, said{said}: \
+                     nobody else vouches for its order",
+                    marks::extent(&mark)
+                );
+                self.report.add(Finding::new(Severity::Unknown, "order", text));
+                continue;
+            }
+            let is_meant = |index: &&u32| u64::from(**index) >= since && **index < mark.index;
+            let meant: Vec<u32> = indexes.iter().filter(is_meant).copied().collect();
+            let finding = if meant.is_empty() {
+                let text = format!(
+                    "the log key of {who} is {}, said{said}; nothing that this rests on was put in order then",
+                    marks::extent(&mark)
+                );
+                Finding::new(Severity::Ok, "order", text)
+            } else {
+                let text = format!(
+                    "{} put in order while the log key of {who} was in other hands, said{said}: what was said \
+                     stands, and the head of {size} statements by another log key vouches for its place",
+                    numbered(&meant)
+                );
+                Finding::new(Severity::Warn, "order", text)
+            };
+            self.report.add(finding);
+        }
+        Ok(())
+    }
+
+    /// Whether a key orders statements, or did until its last claim took the role.
+    fn orders(&self, key: KeyId) -> Result<bool, Error> {
+        let mut next = self.state.key(key).map(|row| row.claim);
+        while let Some(place) = next {
+            let stated = self.ledger.stated(place)?;
+            if matches!(&stated.facts, Facts::Key { roles, .. } if roles.contains(&Role::Log)) {
+                return Ok(true);
+            }
+            next = self.statements.replaced(place)?.filter(|before| *before < place);
+        }
+        Ok(false)
+    }
+
     fn revoked(&mut self, mark: &Mark, what: &str, id: Option<TypedId>) -> Result<(), Error> {
         // Who revokes is checked like everything else that the answer rests on.
-        self.report.findings.extend(self.statements.check(mark.index)?);
-        let stated = self.ledger.stated(state::Place { index: mark.index, position: 0 }).ok();
-        let who =
-            stated.as_ref().map_or(String::new(), |stated| format!(" by {}", self.ledger.who(stated.key)));
-        let about = stated.and_then(|stated| stated.link("about"));
-        let reason = about.and_then(|about| self.ledger.record::<About>(about.id).ok());
-        let reason = reason.and_then(|about| about.texts.get("reason").cloned());
-        let reason = reason.map_or(String::new(), |reason| format!(": {reason}"));
-        let text = format!("{what} was revoked{who} in statement {}{reason}", mark.index);
+        self.report.findings.extend(self.revoking.check(mark.index)?);
+        let text = format!("{what} was revoked{}", marks::told(self.ledger, mark));
         let finding = Finding::new(Severity::Fail, "revoked", text);
         self.report.add(match id {
             Some(id) => finding.on(id),
@@ -514,21 +605,22 @@ impl Chain<'_> {
     fn head(&mut self) -> Result<(), Error> {
         let head = self.ledger.head();
         let size = head.head().size;
-        let mut keys = Vec::new();
-        for row in self.state.keys().into_iter().filter(|row| row.has(Role::Log)) {
-            let findings = self.statements.check(row.claim.index)?;
-            self.report.findings.extend(findings);
-            keys.extend(PublicKey::parse(&row.public));
-        }
-        let finding = match head.verify(&keys) {
+        let live = self.state.keys().into_iter().filter(|row| row.has(Role::Log));
+        let keys: Vec<PublicKey> = live.filter_map(|row| PublicKey::parse(&row.public).ok()).collect();
+        match head.verify(&keys) {
             Ok(key) => {
-                let key = &key.thumbprint().to_hex()[..4];
-                let text = format!("known up to statement {}, by log key {key}", size.saturating_sub(1));
-                Finding::new(Severity::Ok, "head", text)
+                let signer = key.thumbprint();
+                if let Some(row) = self.state.key(signer) {
+                    self.report.findings.extend(self.statements.check(row.claim.index)?);
+                }
+                let short = &signer.to_hex()[..4];
+                let text = format!("known up to statement {}, by log key {short}", size.saturating_sub(1));
+                self.report.add(Finding::new(Severity::Ok, "head", text));
+                self.key_marks()?;
+                self.order_marks(signer, size)?;
             }
-            Err(error) => Finding::new(Severity::Damaged, "head", chain_text(&error)),
-        };
-        self.report.add(finding);
+            Err(error) => self.report.add(Finding::new(Severity::Damaged, "head", chain_text(&error))),
+        }
         if let Some(asked) = self.request.as_of.filter(|asked| *asked > size) {
             let text = format!("asked as of {asked} statements, this copy has {size}");
             self.report.add(Finding::new(Severity::Unknown, "behind", text));
@@ -576,6 +668,15 @@ const fn content_of(target: MarkTarget) -> Option<ObjectId> {
     match target {
         MarkTarget::Object(object) if matches!(object.kind, Kind::Blob | Kind::Tree) => Some(object.id),
         _ => None,
+    }
+}
+
+/// Writes `statements 4, 7 were`, or `statement 4 was`.
+fn numbered(indexes: &[u32]) -> String {
+    let list: Vec<String> = indexes.iter().map(u32::to_string).collect();
+    match indexes {
+        [_] => format!("statement {} was", list.join("")),
+        _ => format!("statements {} were", list.join(", ")),
     }
 }
 

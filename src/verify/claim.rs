@@ -62,6 +62,7 @@ const fn is_projected(kind: Kind) -> bool {
             | Kind::End
             | Kind::Checkpoint
             | Kind::Eval
+            | Kind::Revocation
             | Kind::Note
     )
 }

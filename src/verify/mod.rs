@@ -1,13 +1,14 @@
 //! Verifying: what lies here, where it came from, and whether anything is wrong with it. Every check, all findings.
 //!
 //! `bytes` compares a directory with what is recorded, `statement` re-checks signatures and places in the log,
-//! `claim` compares a claim with its record, `chain` follows a claim to everything that it rests on, and
-//! `outside` asks the repository and the data. Nothing here is written, and the folded state is a place to look
+//! `claim` compares a claim with its record, `chain` follows a claim to everything that it rests on, `marks` says
+//! what was revoked, and `outside` asks the repository and the data. Nothing here is written, and the folded state is a place to look
 //! things up, never a reason to believe them: what an answer rests on is read from the log and checked again.
 
 mod bytes;
 mod chain;
 mod claim;
+mod marks;
 mod outside;
 mod statement;
 
@@ -21,6 +22,7 @@ use crate::model::TypedId;
 
 pub use bytes::identify;
 pub(crate) use claim::contradiction;
+pub use marks::{Notice, compromised_since, notices};
 pub(crate) use statement::chain_text;
 
 /// Of the checkpoints in a ledger, so many are compared one by one to find the one that a directory resembles.

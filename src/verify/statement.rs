@@ -235,6 +235,15 @@ impl<'a> Statements<'a> {
         Ok(right)
     }
 
+    /// Returns the claim that a decision replaced; `None` too where the log cannot say, which is found elsewhere.
+    pub(super) fn replaced(&self, place: Place) -> Result<Option<Place>, Error> {
+        match self.prev_of(place) {
+            Ok(prev) => Ok(prev),
+            Err(Stop::Failed(error)) => Err(error),
+            Err(Stop::Wrong(_)) => Ok(None),
+        }
+    }
+
     /// Returns the claim that a decision replaced.
     fn prev_of(&self, place: Place) -> Checked<Option<Place>> {
         let size = self.ledger.head().head().size;

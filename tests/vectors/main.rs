@@ -202,7 +202,7 @@ fn make_files() -> Files {
     files.insert("facts.json".into(), json_file(&records::facts_as_json()));
     files.insert("fold.json".into(), json_file(&fold::as_json()));
     files.insert("keys.json".into(), json_file(&scene::keys_as_json()));
-    files.insert("kim.key".into(), scene::key_file().to_text().into_bytes());
+    files.insert("kim.key".into(), scene::key_file().to_text().as_bytes().to_vec());
 
     let scene = scene::write();
     let keys = Keys::new();

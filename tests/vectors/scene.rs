@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use ledger::durable::{Disk, RealDisk};
 use ledger::id::{HolderId, hex};
-use ledger::ledger::{Founder, Home, Ledger, Outcome, Signer, StagedClaim, init};
-use ledger::log::key::{KeyFile, SigningKey, possession_message};
+use ledger::ledger::{Founder, Home, Ledger, Outcome, Rescue, Signer, StagedClaim, init};
+use ledger::log::key::{SigningKey, possession_message};
+use ledger::log::key_file::KeyFile;
 use ledger::log::note;
 use ledger::model::content::{Entry, What, build_node};
 use ledger::model::{
@@ -120,7 +121,7 @@ pub(crate) fn write() -> Scene {
         name: "kim",
         author: &keys.author,
         log: &keys.log,
-        recovery: Some(&keys.recovery),
+        recovery: Some(Rescue { key: &keys.recovery, log: None }),
         time: TIME,
         nonce: [0x11; 16],
         instance: [0x12; 16],
