@@ -9,6 +9,7 @@ mod freeze;
 mod help;
 mod init;
 mod join;
+mod keys;
 mod plumbing;
 mod questions;
 mod record;

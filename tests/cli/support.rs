@@ -116,7 +116,11 @@ impl Person {
 
     /// Runs a command.
     pub(crate) fn run(&self, args: &[&str]) -> Output {
-        let output = self.command(args).output().unwrap();
+        self.said(self.command(args).output().unwrap())
+    }
+
+    /// Returns what a command said that was run in another way.
+    pub(crate) fn said(&self, output: std::process::Output) -> Output {
         Output {
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),

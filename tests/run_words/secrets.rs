@@ -27,6 +27,7 @@ fn planted_secrets_reach_no_disk() {
         .with("HF_TOKEN", "hf_PLANTEDtokenPLANTEDtokenPLANTEDtoken")
         .with("WANDB_API_KEY", "0123456789abcdefPLANTED0123456789abcdef0")
         .with("DATABASE_URL", "postgres://kim:PLANTEDpassword@example.org/db")
+        .with("LEDGER_PASSPHRASE", "PLANTEDpassphrase")
         .with("CUDA_VISIBLE_DEVICES", "0,1");
     let command = [
         "sh",

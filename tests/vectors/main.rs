@@ -204,6 +204,8 @@ fn make_files() -> Files {
     files.insert("keys.json".into(), json_file(&scene::keys_as_json()));
     files.insert("kim.key".into(), scene::key_file().to_text().as_bytes().to_vec());
 
+    files.insert("kim-sealed.key".into(), scene::sealed_key_file().into_bytes());
+
     let scene = scene::write();
     let keys = Keys::new();
     let log_key = keys.log.public();

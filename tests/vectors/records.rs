@@ -12,8 +12,8 @@ use ledger::model::content::{Entry, Node, Sums, Tensor, Tensors, What, build_nod
 use ledger::model::{
     About, Benchmark, Bytes, Checkpoint, Code, Config, Contract, Dataset, Decision, DeploymentAction, Dirt,
     End, Environment, Eval, Facts, Fixed, Format, Genesis, Holder, Interpreter, Key, Kind, LockFile, Metric,
-    Model, Name, NameAction, Note, Outcome, Plan, Policy, Private, PromotionAction, Record, Role, Start,
-    Status, Submodule, Target, TypedId, encode, project,
+    Model, Name, NameAction, Note, Outcome, Plan, Policy, Private, PromotionAction, Record, Revocation, Role,
+    Start, Status, Submodule, Target, TypedId, encode, project,
 };
 use serde_json::{Value, json};
 
@@ -266,6 +266,26 @@ pub(crate) fn golden() -> Vec<Golden> {
             partial: Some("limit 360".into()),
             format: "json".into(),
         }),
+        called(
+            "claim",
+            of(&Revocation {
+                nonce,
+                target: Target::Claim(ClaimRef {
+                    statement: StatementId::from_bytes([0x25; 32]),
+                    position: 1,
+                }),
+                since: None,
+            }),
+        ),
+        called(
+            "object",
+            of(&Revocation {
+                nonce,
+                target: Target::Object(some(Kind::Checkpoint, "checkpoint")),
+                since: None,
+            }),
+        ),
+        of(&Revocation { nonce, target: Target::Key(keys.author.public().thumbprint()), since: Some(12) }),
         of(&Note {
             nonce,
             subject: some(Kind::Checkpoint, "checkpoint"),

@@ -9,8 +9,9 @@ use ledger::durable::{Disk, RealDisk};
 use ledger::id::{HolderId, hex};
 use ledger::ledger::{Founder, Home, Ledger, Outcome, Rescue, Signer, StagedClaim, init};
 use ledger::log::key::{SigningKey, possession_message};
-use ledger::log::key_file::KeyFile;
+use ledger::log::key_file::{KeyFile, Stored};
 use ledger::log::note;
+use ledger::log::sealed::Passphrase;
 use ledger::model::content::{Entry, What, build_node};
 use ledger::model::{
     Benchmark, Checkpoint, Config, End, Environment, Eval, Fixed, Holder, Interpreter, Key, Kind, Metric,
@@ -65,6 +66,23 @@ pub(crate) fn keys_as_json() -> serde_json::Value {
 pub(crate) fn key_file() -> KeyFile {
     let keys = Keys::new();
     KeyFile::new("kim", keys.author, Some(keys.log)).unwrap()
+}
+
+/// The passphrase under which the second key file is sealed.
+const PASSPHRASE: &[u8] = b"correct horse battery staple";
+
+/// The same keys under a passphrase, with salts and IVs that count up from 1.
+pub(crate) fn sealed_key_file() -> String {
+    let mut next = 0;
+    let mut random = |out: &mut [u8]| {
+        next += 1;
+        out.fill(next);
+    };
+    let passphrase = Passphrase::new(PASSPHRASE.to_vec());
+    let text = key_file().to_sealed_text(&passphrase, &mut random).unwrap();
+    let opened = Stored::parse(&text).unwrap().open(Some(&passphrase)).unwrap();
+    assert_eq!(opened.to_text(), key_file().to_text());
+    text.to_string()
 }
 
 /// What the ledger's directory holds, and its statements by name in log order.

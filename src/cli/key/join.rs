@@ -231,7 +231,12 @@ fn only_owner(bindings: Vec<Binding>, context: &Context) -> Result<Vec<Binding>,
         return Err(Failure::new("refused", Exit::Refused, "a recovery key appoints owners and nobody else")
             .hint("ledger key add LINE --roles owner,author,evaluator,reviewer,approver"));
     }
-    context.ui.talk("note: the new owner adds the log key: ledger key add \"$(ledger key show --request)\" --roles owner,author,log");
+    let roles: Vec<&str> = owners.iter().flat_map(|one| &one.roles).map(|role| role.word()).collect();
+    context.ui.talk(format!(
+        "note: the new owner then adds the log key: \
+         ledger key add \"$(ledger key show --request)\" --roles {},log",
+        roles.join(",")
+    ));
     Ok(owners)
 }
 
