@@ -80,6 +80,8 @@ tools() {
     command -v b3sum >/dev/null || missing+=(b3sum)
     command -v sha256sum >/dev/null || missing+=(coreutils)
     command -v flock >/dev/null || missing+=(util-linux)
+    command -v openssl >/dev/null || missing+=(openssl)
+    command -v ssh-keygen >/dev/null || missing+=(openssh-client)
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-venv)
     if [[ ${#missing[@]} -gt 0 ]]; then
         as_root apt-get update -qq
@@ -180,6 +182,10 @@ foreign() {
     "$tests/foreign.sh" "$first" "$LEDGER_TEST_PYTHON"
 }
 
+drills() {
+    "$tests/drills.sh" "$LEDGER"
+}
+
 alone() {
     "$tests/chroot.sh" "$LEDGER"
 }
@@ -202,4 +208,5 @@ section tests cargo_tests
 section quickstart quickstart
 section aftermath aftermath
 section foreign foreign
+section drills drills
 section chroot alone
