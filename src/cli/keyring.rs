@@ -74,15 +74,25 @@ impl Context {
             Some(path) if !self.is_key_in_variable() => format!("`{}`", path.display()),
             _ => "`LEDGER_KEY`".to_owned(),
         };
-        self.unlock(self.stored_key()?, &place)
+        self.unlock(&self.stored_key()?, &place)
     }
 
     /// Reads the keys in a file of the user's choice and makes them ready to sign.
     pub(crate) fn key_at(&self, path: &Path) -> Result<KeyFile, Failure> {
-        self.unlock(stored_at(path)?, &format!("`{}`", path.display()))
+        self.unlock(&stored_at(path)?, &format!("`{}`", path.display()))
     }
 
-    fn unlock(&self, stored: Stored, place: &str) -> Result<KeyFile, Failure> {
+    fn unlock(&self, stored: &Stored, place: &str) -> Result<KeyFile, Failure> {
+        // What was typed for one file may fit the next one, and if not, is asked for again.
+        if stored.is_sealed() {
+            let typed = self.typed.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(typed) = typed
+                && let Ok(key) = stored.open(Some(&typed))
+            {
+                self.keep(&typed);
+                return Ok(key);
+            }
+        }
         let passphrase = if stored.is_sealed() { Some(self.passphrase(place)?) } else { None };
         stored.open(passphrase.as_ref()).map_err(|error| match error {
             key_file::Error::WrongPassphrase => wrong_passphrase(place),

@@ -146,6 +146,10 @@ fn answer(report: &Report, asked: &str, ledger: &Ledger, context: &Context) -> A
         if is_other && finding.kind == "wrong-bytes" {
             continue;
         }
+        // What stands before a mark needs no help.
+        if finding.kind == "compromised" && finding.severity == Severity::Ok {
+            continue;
+        }
         let Some((when, command)) = hint(&finding.kind, asked, ledger) else { continue };
         hints.insert(if when.is_empty() { command.clone() } else { format!("{when}: {command}") });
         finding.hint = Some(command);
@@ -198,6 +202,10 @@ fn hint(slug: &str, asked: &str, ledger: &Ledger) -> Option<(&'static str, Strin
             Some(("if it was saved again on purpose", format!("ledger verify {asked} --by tensors")))
         }
         "not-recorded" => Some(("if a run here made it", format!("ledger record checkpoint {asked}"))),
+        "compromised" => Some((
+            "if it is yours, say it again with your new key",
+            format!("ledger record checkpoint {asked}"),
+        )),
         "too-many" => Some(("", format!("ledger verify {asked} --is ck:ID"))),
         "damaged" | "claim-differs" | "log" => Some(("", "ledger fsck".to_owned())),
         _ => None,

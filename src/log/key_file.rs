@@ -77,18 +77,18 @@ impl Held {
         }
     }
 
-    fn open(self, passphrase: Option<&Passphrase>) -> Result<SigningKey, Error> {
+    fn open(&self, passphrase: Option<&Passphrase>) -> Result<SigningKey, Error> {
         let (public, sealed) = match self {
-            Self::Clear(key) => return Ok(key),
+            Self::Clear(key) => return Ok(SigningKey::from_seed(key.seed())),
             Self::Sealed { public, sealed } => (public, sealed),
         };
-        let seed = sealed::open(&sealed, passphrase.ok_or(Error::Sealed)?).map_err(|error| match error {
+        let seed = sealed::open(sealed, passphrase.ok_or(Error::Sealed)?).map_err(|error| match error {
             sealed::Error::WrongPassphrase => Error::WrongPassphrase,
             other => other.into(),
         })?;
         let key = SigningKey::from_seed(&seed);
         // Padding that looks right by chance opens to some other key.
-        if key.public() == public { Ok(key) } else { Err(Error::WrongPassphrase) }
+        if key.public() == *public { Ok(key) } else { Err(Error::WrongPassphrase) }
     }
 }
 
@@ -204,11 +204,12 @@ impl Stored {
     }
 
     /// Makes the keys ready to sign.
-    pub fn open(self, passphrase: Option<&Passphrase>) -> Result<KeyFile, Error> {
-        let (author, log) = (self.author, self.log);
+    pub fn open(&self, passphrase: Option<&Passphrase>) -> Result<KeyFile, Error> {
         // Opening is slow on purpose, and there are two to open.
-        let (author, log) =
-            rayon::join(|| author.open(passphrase), || log.map(|log| log.open(passphrase)).transpose());
+        let (author, log) = rayon::join(
+            || self.author.open(passphrase),
+            || self.log.as_ref().map(|log| log.open(passphrase)).transpose(),
+        );
         KeyFile::new(&self.name, author?, log?)
     }
 }

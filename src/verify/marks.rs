@@ -4,6 +4,8 @@
 //! statement that left it: whoever can still speak last decides, which are the owners whose keys were not
 //! emptied and, above them, the recovery key. What a mark means for an answer is decided in `chain`.
 
+use std::collections::BTreeMap;
+
 use crate::id::KeyId;
 use crate::ledger::{self, Ledger, Stated};
 use crate::model::{About, Facts, Target};
@@ -123,8 +125,15 @@ pub fn notices(ledger: &Ledger, stated: &Stated) -> Result<Vec<Notice>, ledger::
     Ok(found)
 }
 
-/// Returns from which statement on a key is not to be relied on, if a mark that counts says so.
-pub fn compromised_since(ledger: &Ledger, key: KeyId) -> Result<Option<u64>, ledger::Error> {
+/// Returns the keys that marks which count are on, with the statement from which on each is not to be relied on.
+pub fn compromised_keys(ledger: &Ledger) -> Result<BTreeMap<KeyId, u64>, ledger::Error> {
     let marks = Marks::read(ledger, ledger.state(), ledger.head().head().size)?;
-    Ok(marks.on_key(key).map(|mark| mark.since))
+    let mut keys = BTreeMap::new();
+    for mark in marks.all() {
+        if let MarkTarget::Key(key) = mark.target {
+            let since = keys.entry(key).or_insert(mark.since);
+            *since = mark.since.min(*since);
+        }
+    }
+    Ok(keys)
 }

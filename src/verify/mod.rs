@@ -22,7 +22,7 @@ use crate::model::TypedId;
 
 pub use bytes::identify;
 pub(crate) use claim::contradiction;
-pub use marks::{Notice, compromised_since, notices};
+pub use marks::{Notice, compromised_keys, notices};
 pub(crate) use statement::chain_text;
 
 /// Of the checkpoints in a ledger, so many are compared one by one to find the one that a directory resembles.

@@ -38,6 +38,11 @@ fn record(person: &Person, name: &str) -> u64 {
     person.json(&["head"])["size"].as_u64().unwrap()
 }
 
+/// Returns the id of what lies at a path.
+fn id_at(person: &Person, path: &str) -> String {
+    person.json(&["show", path])["id"].as_str().unwrap().to_owned()
+}
+
 /// Runs a tool of somebody else's; `None` where it is not installed.
 fn tool(program: &str, args: &[&str]) -> Option<Vec<u8>> {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output().ok()?;
@@ -398,7 +403,7 @@ fn a_thiefs_mark_falls_and_the_recovery_key_speaks_last() {
     new.ok(&["key", "trust", &id]);
     let stands = new.run(&["verify", "out/a"]);
     assert_eq!(stands.code, 0, "{stands:?}");
-    thief.run(&["record", "checkpoint", "out/a", "--run", "none"]).fails(4, "refused");
+    thief.run(&["record", "note", &id_at(&new, "out/a"), "-m", "all is well"]).fails(4, "refused");
     let listed = new.json(&["key", "ls"]);
     let row =
         |key: &str| listed["keys"].as_array().unwrap().iter().find(|row| row["key"] == key).unwrap().clone();

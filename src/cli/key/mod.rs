@@ -204,9 +204,10 @@ fn ls(context: &Context) -> Result<Answer, Failure> {
         });
         own.map(crate::log::key_file::Stored::is_sealed)
     };
+    let compromised = verify::compromised_keys(&ledger)?;
     for row in ledger.state().keys() {
         let name = ledger.holder_name(row.holder);
-        let compromised = verify::compromised_since(&ledger, row.id)?;
+        let compromised = compromised.get(&row.id).copied();
         let mut shown = plain(name.as_deref().unwrap_or("-"));
         if is_sealed(row.id) == Some(true) {
             shown.push_str(", sealed");

@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     answer.line(row.id);
     answer.set("key", row.id.to_hex());
     answer.set("since", since);
-    let known = verify::compromised_since(&ledger, row.id)?;
+    let known = verify::compromised_keys(&ledger)?.get(&row.id).copied();
     let is_marked = since.is_none_or(|since| known.is_some_and(|known| known <= since));
     let may_empty = !row.has(Role::Recovery);
     if !may_empty && since.is_none() {

@@ -5,11 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::durable::outside;
+use crate::durable::{Created, outside};
 use crate::id::HolderId;
 use crate::ledger::{Ledger, Signer, Transaction};
 use crate::log::key::{self, PublicKey, SigningKey};
-use crate::log::key_file::KeyFile;
+use crate::log::key_file::{KeyFile, MAX_KEY_FILE};
+use crate::log::sealed::Wiped;
 use crate::model::{Kind, Role, TypedId};
 use crate::state::KeyRow;
 
@@ -183,9 +184,15 @@ fn swap(path: &Path, staged: &Path, old: &KeyFile) -> Result<PathBuf, Failure> {
     let kept = beside(path, "old", old);
     // A copy first: at no time is a key without a file.
     let gone = || Failure::new("no-key", Exit::Unknown, format!("the key `{}` is gone", path.display()));
-    let bytes = outside::read(path, crate::log::key_file::MAX_KEY_FILE)?.ok_or_else(gone)?;
-    let bytes = crate::log::sealed::Wiped::new(bytes);
-    let _kept = outside::create(&disk(), &kept, &bytes, 0o600)?;
+    let bytes = Wiped::new(outside::read(path, MAX_KEY_FILE)?.ok_or_else(gone)?);
+    let is_other = |kept: Option<Vec<u8>>| kept.is_some_and(|kept| kept != *bytes);
+    if outside::create(&disk(), &kept, &bytes, 0o600)? == Created::Exists
+        && is_other(outside::read(&kept, MAX_KEY_FILE)?)
+    {
+        let message = format!("`{}` is there already, with something else in it", kept.display());
+        return Err(Failure::new("exists", Exit::Refused, message)
+            .hint(format!("move it away, and give the command again: ls -l {}", quoted(&kept))));
+    }
     outside::rename(&disk(), staged, path)?;
     Ok(kept)
 }
