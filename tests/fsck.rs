@@ -4,6 +4,7 @@
 
 mod recorded;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -133,6 +134,9 @@ fn whatever_happens_to_one_file_is_named() {
                     at == rel || (rel.contains("tile/entries") && at.starts_with("statement "))
                 });
                 assert!(is_named, "{what:?} of {rel} is not named: {findings:?}");
+                let accused = findings.iter().filter(|finding| finding.severity > Severity::Warn);
+                let accused: BTreeSet<_> = accused.map(|finding| finding.at.as_deref()).collect();
+                assert!(accused.len() <= 1, "{what:?} of {rel} accuses others: {findings:?}");
                 let is_loose = matches!(rel.as_str(), ".gitignore" | "place");
                 // A name that was left out is no damage, everything else is.
                 let is_left_out = matches!(what, Harm::Delete) && rel.starts_with("objects/");

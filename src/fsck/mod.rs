@@ -220,8 +220,8 @@ struct Rebuilt {
     /// The tree over all statements.
     tiles: crate::log::tree::MemoryTiles,
     state: State,
-    /// Public keys that ever were log keys.
-    log_keys: Vec<crate::log::key::PublicKey>,
+    /// Which keys could sign a head, at each size.
+    log_keys: log::LogKeys,
     log: Log,
 }
 

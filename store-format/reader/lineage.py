@@ -1,85 +1,52 @@
-"""The lineage of a checkpoint, in the words of `ledger trace`. It answers from checked objects only."""
+"""What a checkpoint came from, in the words of `ledger trace`; the ledger has been checked before."""
 import shlex
 
-from encoding import Malformed
-from records import TABLE, read_record, typed
+from records import TABLE, read_record
 
-ORDER = ("start", "plan", "config", "code", "environment", "base", "data", "parent", "contract", "policy")
-
+BELOW = {"checkpoint": ("start", "parent"), "start": ("plan", "environment"), "plan": ("config", "code", "environment")}
 
 class Lineage:
     def __init__(self, ledger):
-        self.ledger, self.fold, self.told, self.lines = ledger, ledger.fold, set(), []
+        self.objects, self.fold, self.told, self.lines = ledger.objects, ledger.fold, set(), []
 
     def record(self, kind, identity):
-        content = self.ledger.objects.get(identity)
-        try:
-            return read_record(kind, content) if content is not None else {}
-        except Malformed:
-            return {}
+        content = self.objects.get(identity)
+        return read_record(kind, content) if content is not None else {}
 
-    def private_paths(self, kind, identity):
-        """Where inputs lay. It stands beside a claim, and may have been left out of a copy."""
-        for statement in self.fold.statements:
-            for claim in statement.claims if statement else ():
-                if (claim["kind"], claim["object"]) == (kind, identity):
-                    for role, _, other in claim["links"]:
-                        if role == "private":
-                            return self.record("private", other).get("paths", {})
-        return {}
+    def paths(self, plan):
+        """Where its inputs lay. It stands beside the claim, since it says something about a machine."""
+        claims = [claim for statement in self.fold.statements if statement for claim in statement.claims]
+        beside = [other for claim in claims if claim["object"] == plan for role, _, other in claim["links"] if role == "private"]
+        return self.record("private", beside[0]).get("paths", {}) if beside else {}
 
-    def label(self, kind, identity, path):
-        record = self.record(kind, identity)
-        parts = []
+    def label(self, kind, identity, record, path):
         if kind == "checkpoint":
-            parts = [record.get("path"), f"step {record['step']}" if "step" in record else None]
-        elif kind == "plan":
-            parts = [record.get("name"), self.fold.status(identity), f"`{shlex.join(record.get('argv', []))}`"]
-        elif kind == "end":
-            parts = [record.get("status")]
-        elif kind == "code":
-            parts = [f"commit {record.get('commit', '')[:8]}", record.get("dirt") if record.get("dirt") != "clean" else None]
-        elif kind == "environment":
-            tool = record.get("interpreter", {})
-            parts = [f"{tool['name']} {tool['version']}" if tool else None, record.get("lock", {}).get("name")]
-        else:
-            parts = [path]
-        return ", ".join(part for part in parts if part)
-
-    def tell(self, role, kind, identity, depth, path=None):
-        label = self.label(kind, identity, path)
-        line = "  ".join(part for part in (role, f"{TABLE[kind].prefix}:{identity.hex()[:8]}", label) if part)
-        again = (kind, identity) in self.told
-        self.lines.append("  " * depth + line + ("  (as above)" if again else ""))
-        if not again:
-            self.told.add((kind, identity))
-            self.below(kind, identity, self.record(kind, identity), depth + 1)
-
-    def below(self, kind, identity, record, depth):
-        if kind == "checkpoint":
-            for role in ("start", "parent"):
-                if role in record:
-                    self.tell(role, *record[role], depth)
-        if kind == "start":
-            for role in ("plan", "environment"):
-                if role in record:
-                    self.tell(role, *record[role], depth)
-            attempt = self.fold.attempts.get(identity)
-            if attempt and attempt.end:
-                self.tell("end", "end", attempt.end, depth)
+            return [record.get("path"), f"step {record['step']}" if "step" in record else ""]
         if kind == "plan":
-            paths = self.private_paths(kind, identity)
-            for part, reason in record.get("none", {}).items():
-                self.lines.append("  " * depth + f"{part}  none ({reason})")
-            for role in ("config", "code", "environment"):
-                if role in record:
-                    self.tell(role, *record[role], depth, paths.get("config 0"))
-            for field in ("data", "base"):
-                for word, other in record.get(field, []):
-                    self.tell(f"{field} {word}", *other, depth, paths.get(f"{field} {word}"))
+            return [record.get("name"), self.fold.status(identity), f"`{shlex.join(record.get('argv', []))}`"]
+        if kind == "code":
+            return [f"commit {record.get('commit', '')[:8]}"]
+        if kind == "environment":
+            tool = record.get("interpreter")
+            return [f"{tool['name']} {tool['version']}" if tool else "", record.get("lock", {}).get("name")]
+        return [record.get("status") if kind == "end" else path]
 
-
-def lineage(ledger, identity) -> str:
-    teller = Lineage(ledger)
-    teller.tell("", "checkpoint", identity, 0)
-    return "\n".join(teller.lines) + "\n"
+    def tell(self, depth, role, kind, identity, path=None):
+        record, again = self.record(kind, identity), "(as above)" if identity in self.told else ""
+        label = ", ".join(filter(None, self.label(kind, identity, record, path)))
+        said = [role, f"{TABLE[kind].prefix}:{identity.hex()[:8]}", label, again]
+        self.lines.append("  " * depth + "  ".join(filter(None, said)))
+        if again:
+            return
+        self.told.add(identity)
+        paths = self.paths(identity) if kind == "plan" else {}
+        for part, why in record.get("none", {}).items():
+            self.lines.append("  " * (depth + 1) + f"{part}  none ({why})")
+        for below in BELOW.get(kind, ()):
+            if below in record:
+                self.tell(depth + 1, below, *record[below], paths.get(f"{below} 0"))
+        for sort in ("data", "base") if kind == "plan" else ():
+            for word, other in record.get(sort, ()):
+                self.tell(depth + 1, f"{sort} {word}", *other, paths.get(f"{sort} {word}"))
+        if kind == "start" and self.fold.attempts[identity].end:
+            self.tell(depth + 1, "end", "end", self.fold.attempts[identity].end)
