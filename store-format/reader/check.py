@@ -149,15 +149,16 @@ class Ledger:
                 self.tile(len(levels) - 1, number, min(256, len(levels[-1]) - 256 * number))
         commit_waits = (self.root / "log/heads" / log.grouped(len(self.leaves))).exists()
         for path in self.files("log/tile/**/*"):
-            name = re.fullmatch(r"log/tile/([0-7]|entries)((?:/x\d{3})*/\d{3})(?:\.p/([1-9]|[1-9]\d|1\d\d|2[0-4]\d|25[0-5]))?", path)
-            if not name or path in judged or (self.root / path).is_dir():
+            name = re.fullmatch(r"log/tile/([0-7]|entries)((?:/x\d{3})*/\d{3})(?:\.p/([1-9]\d{0,2}))?", path)
+            if not name or path in judged or int(name[3] or 0) > 255 or (self.root / path).is_dir():
                 continue
             level, width = 0 if name[1] == "entries" else int(name[1]), int(name[3] or 256)
             start = 256 * int(re.sub("[/x]", "", name[2]))
             want = (levels[level] if level < len(levels) else [])[start:start + width]
             try:
                 content = self.read(path)
-                held = list(map(leaf_hash, log.split_bundle(content, width))) if name[1] == "entries" else log.split_tile(content)
+                held = log.split_tile(content) if name[1] != "entries" else list(
+                    map(leaf_hash, log.split_bundle(content, width)))
                 if len(held) != width or held[:len(want)] != want:
                     raise Malformed("it is not what the head covers")
                 if len(want) < width and not commit_waits:

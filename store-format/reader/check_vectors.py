@@ -52,12 +52,13 @@ def summary(state):
                 "target": f"claim {target[2]} of statement {state.first_at[target[1]]}"}
 
     return {
-        "keys": [{"holder": f"h:{key.holder.hex()}", "key": kid.hex(), "roles": key.roles} for kid, key in state.keys.items()],
+        "keys": [{"holder": f"h:{key.holder.hex()}", "key": kid.hex(), "roles": key.roles}
+                 for kid, key in state.keys.items()],
         "marks": [mark(*each) for each in state.marks],
         "names": [name(*each) for each in sorted(state.names.items(), key=lambda item: item[0])],
         "rules": state.rules,
-        "runs": [{"plan": typed("plan", plan), "status": state.status(plan),
-                  "attempts, latest first": [typed("start", start) for start in starts]} for plan, starts in state.runs.items()],
+        "runs": [{"attempts, latest first": [typed("start", start) for start in starts], "plan": typed("plan", plan),
+                  "status": state.status(plan)} for plan, starts in state.runs.items()],
     }
 
 

@@ -21,7 +21,8 @@ def check(holds, answer):
 
 class Fold:
     def __init__(self):
-        self.standings, self.statements, self.first_at = [], [], {}
+        self.standings, self.statements = [], []
+        self.first_at, self.authors = {}, {}  # statement id -> index; statement id and (kind, object) -> holder
         self.roots, self.peaks = [sha256(b"")], []  # the root at each size; full subtrees from the left
         self.ledger, self.rules = None, 1
         self.keys = {}  # key id -> public, holder, roles
@@ -34,8 +35,7 @@ class Fold:
 
     def add(self, content: bytes) -> str:
         index, identity, statement = len(self.standings), leaf_hash(content), None
-        again = self.first_at.setdefault(identity, index)
-        self.ledger = self.ledger or identity
+        again = self.first_at.get(identity, index)
         try:
             statement = read_statement(content)
             if again == index:
@@ -49,8 +49,12 @@ class Fold:
             standing = self.standings[again]
         elif standing == "accepted":
             self.take_effect(index, statement)
+        self.ledger = self.ledger or identity
         self.standings.append(standing)
         self.statements.append(statement)
+        self.first_at[identity] = again
+        if again == index and statement and statement.kid in self.keys:
+            self.authors[identity] = self.keys[statement.kid].holder
         self.grow(1, identity)
         self.log_keys.append({kid: key.public for kid, key in self.keys.items() if "log" in key.roles})
         return standing
@@ -74,7 +78,8 @@ class Fold:
         check(self.rules == 1, "unknown")  # 5
         faults = [fault(claim) for claim in claims]
         understood = [claim for claim, wrong in zip(claims, faults) if not wrong]
-        keys = self.keys if index else {key_id(c["facts"]["key"]): key_of(c) for c in understood if c["kind"] == "key"}
+        keys = self.keys if index else {
+            key_id(claim["facts"]["key"]): key_of(claim) for claim in understood[::-1] if claim["kind"] == "key"}
         signer = keys.get(statement.kid)
         check(signer, "unknown-key")  # 6
         check(signer.roles, "role-not-allowed")  # 7
@@ -119,18 +124,18 @@ class Fold:
         if rule == "first statement":
             return now.index == 0 and "owner" in roles
         if rule == "key rules":
-            known = self.keys.get(key_id(facts["key"])) or Thing(holder=facts["holder"], roles=[])
+            known = self.keys.get(key_id(facts["key"])) or Thing(holder=None, roles=[])
             if now.index == 0 or "recovery" in facts["roles"] or "recovery" in known.roles:
                 return now.index == 0 and "owner" in roles
             return ("owner" in roles or "recovery" in roles and ("owner" in facts["roles"] or "owner" in known.roles)
-                    or speaks and not facts["roles"] and known.holder == signer.holder)
+                    or speaks and not facts["roles"] and known.holder == facts["holder"] == signer.holder)
         if rule == "revocation rules":
             what, *target = facts["target"]
             holders = [self.keys[target[0]].holder] if what == "key" and target[0] in self.keys else []
             if what == "object":
                 holders = self.claimants.get(tuple(target), [])
-            if what == "claim" and self.is_accepted(target[0]):
-                holders = [self.keys[self.statements[self.first_at[target[0]]].kid].holder]
+            if what == "claim" and target[0] in self.first_at:
+                holders = [self.authors.get(target[0])]
             return roles & {"owner", "recovery" if what == "key" else "evaluator"} or speaks and signer.holder in holders
         if rule == "run or owner" or rule == "author of run" and start:
             known = self.attempts.get(start)
@@ -141,7 +146,7 @@ class Fold:
         return roles & set(rule.split())
 
     def is_accepted(self, identity):
-        return identity in self.first_at and self.standings[self.first_at[identity]:][:1] == ["accepted"]
+        return identity in self.first_at and self.standings[self.first_at[identity]] == "accepted"
 
     def judge_facts(self, claim, kind, facts, links):
         if kind == "genesis":
@@ -154,7 +159,7 @@ class Fold:
         elif kind == "end":
             start = links["start"][1]
             ended = start in self.now.ended or start in self.attempts and self.attempts[start].end
-            check(not ended or ("end", claim["object"]) in self.claimants, "already-ended")
+            check(not ended or said_by(claim) in self.said["end", claim["object"]], "already-ended")
             self.now.ended.add(start)
         elif kind == "promotion":
             check(facts["action"] != "enter" or "verdict" in links, "bad-form")
@@ -186,13 +191,12 @@ class Fold:
             kind, facts, what = claim["kind"], claim["facts"], (claim["kind"], claim["object"])
             if kind in REGISTERS:
                 self.registers[register_of(claim)] = [statement.identity, position]
-            links = [link for link in claim["links"] if not TABLE[kind].links[link[0]].beside]
-            words = encode([links, {name: fact for name, fact in facts.items() if name != "name" or kind not in NAMED_BESIDE}])
-            to = {role: tuple(target) for role, *target in links}
-            if words not in self.said[what]:
-                self.move(index, kind, claim["object"], facts, to, links)
+            to = {role: tuple(target) for role, *target in claim["links"]}
+            self.authors.setdefault(what, holder)
+            if said_by(claim) not in self.said[what]:
+                self.move(index, kind, claim["object"], facts, to, claim["links"])
             # The rest moves with a repeat too: it is what the author says for itself.
-            self.said[what].add(words)
+            self.said[what].add(said_by(claim))
             self.claimants[what].add(holder)
             if kind in ("plan", *NAMED_BESIDE) and "name" in facts:
                 self.grant(kind, facts["name"], what, holder)
@@ -200,7 +204,7 @@ class Fold:
                 name = self.names.setdefault((facts["kind"], facts["name"]), Thing(holder=holder, closed=False, versions=[]))
                 name.closed = facts["action"] != "assign"
                 if not name.closed:
-                    name.holder = holder
+                    name.holder = self.authors.get(to["to"], name.holder)
                     name.versions.append(to["to"])
             elif kind == "approval":
                 self.votes[holder, to["subject"]] = facts["decision"]
@@ -212,13 +216,14 @@ class Fold:
             self.rules = facts["rules"]
         elif kind == "plan":
             self.runs.setdefault(identity, [])
-        elif kind == "start" and identity not in self.attempts:
+        elif kind == "start":
             plan = to["plan"][1]
-            self.attempts[identity] = Thing(plan=plan, end=None, status="started")
-            self.runs[plan].insert(0, identity)
             for other in (self.attempts.get(other) for role, _, other in links if role == "lost"):
                 if other and other.plan == plan and not other.end:
                     other.status = "lost"
+            if identity not in self.attempts:
+                self.attempts[identity] = Thing(plan=plan, end=None, status="started")
+                self.runs[plan].insert(0, identity)
         elif kind == "end" and not self.attempts[to["start"][1]].end:
             vars(self.attempts[to["start"][1]]).update(end=identity, status=facts["status"])
         elif kind == "revocation":
@@ -238,6 +243,12 @@ class Fold:
 
 def key_of(claim):
     return Thing(public=claim["facts"]["key"], holder=claim["facts"]["holder"], roles=claim["facts"]["roles"])
+
+def said_by(claim):
+    """What makes a claim a repeat of another about the same object: all that its record says."""
+    links = [link for link in claim["links"] if not TABLE[claim["kind"]].links[link[0]].beside]
+    named_beside = claim["kind"] in NAMED_BESIDE
+    return encode([links, {name: fact for name, fact in claim["facts"].items() if name != "name" or not named_beside}])
 
 def register_of(claim):
     return (claim["kind"], *(claim["facts"][fact] for fact in REGISTERS[claim["kind"]]))

@@ -16,7 +16,8 @@ class Lineage:
     def paths(self, plan):
         """Where its inputs lay. It stands beside the claim, since it says something about a machine."""
         claims = [claim for statement in self.fold.statements if statement for claim in statement.claims]
-        beside = [other for claim in claims if claim["object"] == plan for role, _, other in claim["links"] if role == "private"]
+        links = [link for claim in claims if claim["object"] == plan for link in claim["links"]]
+        beside = [other for role, _, other in links if role == "private"]
         return self.record("private", beside[0]).get("paths", {}) if beside else {}
 
     def label(self, kind, identity, record, path):

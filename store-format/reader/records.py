@@ -79,7 +79,9 @@ def integer(value): return type(value) is int and -(1 << 63) <= value < 1 << 63
 def uint(bits=64): return lambda value: type(value) is int and 0 <= value < 1 << bits
 def data(*sizes): return lambda value: type(value) is bytes and (not sizes or len(value) in sizes)
 def words(*allowed): return lambda value: text(value) and value in allowed
-def mapping(shape, least=0): return lambda value: type(value) is dict and len(value) >= least and all(map(shape, value.values()))
+def mapping(shape, least=0):
+    return lambda value: type(value) is dict and len(value) >= least and all(map(shape, value.values()))
+
 def row(*shapes):
     return lambda value: type(value) is list and len(value) == len(shapes) and all(s(v) for s, v in zip(shapes, value))
 
@@ -128,7 +130,8 @@ RECORDS = {
                  submodules=many(fields(path=data(), commit=text, dirty=boolean), by=field("path"))),
     "environment": dict(lock_=fields(name=text, quality=text, file=ref), interpreter_=fields(name=text, version=text),
                         os=text, arch=text),
-    "private": dict(salt=digest, argv_=many(text, 1), texts_=texts, paths_=texts, variables_=texts, stats_=mapping(digest, 1)),
+    "private": dict(salt=digest, argv_=many(text, 1), texts_=texts, paths_=texts, variables_=texts,
+                    stats_=mapping(digest, 1)),
     "about": dict(texts=mapping(text)),
     "plan": dict(nonce_=nonce, name_=name_text, config_=ref, code_=ref, environment_=ref, data=inputs, base=inputs,
                  contracts_=many(ref, 1), policies_=many(ref, 1), spec_=ref, none=mapping(text), argv=many(text),
@@ -148,7 +151,8 @@ RECORDS = {
 COHERENT = {  # What a plan has not it explains, and it explains nothing else.
     "plan": lambda r: ("name" in r) != ("nonce" in r) and r["none"].keys() == {
         part for part in ("config", "code", "data", "environment", "base") if not r.get(part)},
-    "code": lambda r: not (r["dirt"] == "clean" and (r["files"] or "diff" in r)) and (r["dirt"] != "unknown" or "reason" in r),
+    "code": lambda r: not (r["dirt"] == "clean" and (r["files"] or "diff" in r)
+                           or r["dirt"] == "unknown" and "reason" not in r),
     "tree": lambda r: ("entries" in r) != ("split" in r),
 }
 
@@ -225,10 +229,10 @@ def fault_of_facts(kind: str, facts: dict):
         if name not in facts:
             if name + "_" not in FACTS[kind]:
                 return "bad-form"
-        elif isinstance(shape, re.Pattern) and not shape.fullmatch(facts[name]) or isinstance(shape, set) and facts[name] not in shape:
+        elif isinstance(shape, re.Pattern) and not shape.fullmatch(facts[name]):
             return "bad-form"
-        elif shape is TABLE and facts[name] not in TABLE:
-            return "unknown"
+        elif isinstance(shape, (set, dict)) and facts[name] not in shape:
+            return "unknown" if shape is TABLE else "bad-form"
     return None
 
 def facts_of(record: dict) -> dict:

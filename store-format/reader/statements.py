@@ -35,6 +35,6 @@ def read_statement(content: bytes) -> Statement:
     if not PAYLOAD(payload) or ("seen" in payload) != ("ledger" in payload) or payload.get("seen", [1])[0] < 1:
         raise Malformed("not a payload")
     claims = payload["claims"]
-    if sum(len(claim["links"]) for claim in claims) > 1000 or not subject.endswith(":" + claims[0]["object"].hex()):
+    if sum(len(claim["links"]) for claim in claims) > 1000 or subject.partition(":")[2] != claims[0]["object"].hex():
         raise Malformed("too many links, or a subject that is not the first claim's object")
     return Statement(leaf_hash(content), kid, issuer, subject, payload, claims, to_be_signed(protected, inside), signature)
