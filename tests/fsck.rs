@@ -4,6 +4,7 @@
 
 mod recorded;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -133,6 +134,9 @@ fn whatever_happens_to_one_file_is_named() {
                     at == rel || (rel.contains("tile/entries") && at.starts_with("statement "))
                 });
                 assert!(is_named, "{what:?} of {rel} is not named: {findings:?}");
+                let accused = findings.iter().filter(|finding| finding.severity > Severity::Warn);
+                let accused: BTreeSet<_> = accused.map(|finding| finding.at.as_deref()).collect();
+                assert!(accused.len() <= 1, "{what:?} of {rel} accuses others: {findings:?}");
                 let is_loose = matches!(rel.as_str(), ".gitignore" | "place");
                 // A name that was left out is no damage, everything else is.
                 let is_left_out = matches!(what, Harm::Delete) && rel.starts_with("objects/");
@@ -219,6 +223,12 @@ fn what_is_left_over_or_strange_is_told_and_no_damage() {
         assert!(told.contains(&expected), "{expected:?} in {told:?}");
     }
     assert_eq!(told.len(), 5);
+    put(&project.path(".ledger/format"), b"ledger-format/1\nof a later year\nshared no\n");
+    assert_eq!(check(&project).exit(), 0, "a line that this version does not know says nothing to it");
+    for wrong in ["ledger-format/1\n", "ledger-format/1\nshared no\nshared no\n", "ledger-format/1\nshared no"] {
+        put(&project.path(".ledger/format"), wrong.as_bytes());
+        assert_eq!(check(&project).exit(), 5, "{wrong:?}");
+    }
     let elsewhere = fsck::check(Arc::new(RealDisk), &project.path("out"), None, &|_| {});
     assert!(matches!(elsewhere, Err(fsck::Error::Ledger(ledger::ledger::Error::NotALedger { .. }))));
 }

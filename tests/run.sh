@@ -56,7 +56,7 @@ section() {
     "$2" >"$scratch/$section.log" 2>&1
     more=$(count "$scratch/$section.log")
     passed=$((passed + more))
-    grep -h '^skipped' -- "$scratch/$section.log" >&3 || true
+    grep -h -e '^skipped' -e '^damages tried: ' -e '^disagreements between the two readers: ' -- "$scratch/$section.log" >&3 || true
     printf '%s %s s, %s passed\n' "$section" "$((SECONDS - started))" "$more" >&3
     section=''
 }
@@ -106,6 +106,8 @@ environments() {
     LEDGER_TEST_PYTHON=$(examples/venv.sh tests/foreign/requirements.lock)/bin/python
     export LEDGER_TEST_PYTHON
     "$LEDGER_TEST_PYTHON" -c 'import cbor2, cwt, numpy, safetensors, scitt_cose, yaml'
+    READER_PYTHON=$(examples/venv.sh store-format/reader/requirements.lock)/bin/python
+    "$READER_PYTHON" -c 'import blake3, cbor2, cryptography'
 }
 
 # From here on nothing of the user's reaches a test: no settings, keys, current run, rank or git configuration.
@@ -186,6 +188,10 @@ drills() {
     "$tests/drills.sh" "$LEDGER"
 }
 
+reader() {
+    "$tests/reader.sh" "$first" "$READER_PYTHON"
+}
+
 alone() {
     "$tests/chroot.sh" "$LEDGER"
 }
@@ -209,4 +215,5 @@ section quickstart quickstart
 section aftermath aftermath
 section foreign foreign
 section drills drills
+section reader reader
 section chroot alone

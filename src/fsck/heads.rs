@@ -51,11 +51,13 @@ pub(super) fn check(durable: &Durable, log: Option<&Rebuilt>, report: &mut Repor
 
 fn check_one(file: &HeadFile, log: &Rebuilt, at: &str, report: &mut Report) {
     let head = file.head.head();
-    if let Err(error) = file.head.verify(&log.log_keys) {
+    // A key that lost the role later may have signed this head while it had it, and not the other way round.
+    let keys = log.log_keys.at(head.size);
+    if let Err(error) = file.head.verify(&keys) {
         report.damaged("head-file", at, chain_text(&error));
         return;
     }
-    if let Err(error) = note::verify_receipt(&file.receipt, head.root, &log.log_keys) {
+    if let Err(error) = note::verify_receipt(&file.receipt, head.root, &keys) {
         report.damaged("head-file", at, chain_text(&error));
         return;
     }

@@ -44,7 +44,7 @@ pub(super) fn check(
     let hashes = read_hashes(durable, size, report)?;
     let Some(tiles) = settle(&head, &leaves, &hashes, report) else { return Ok(None) };
     check_upper_tiles(durable, size, &tiles, report)?;
-    check_names(durable, size, &log, report)?;
+    check_names(durable, size, &log, &tiles, report)?;
     if leaves.iter().zip(0..).any(|(leaf, index)| *leaf != leaf_at(&tiles, index)) {
         // Statements that are not the signed ones mean nothing, so nothing follows from them.
         return Ok(None);
@@ -227,9 +227,15 @@ fn check_upper_tiles(
     Ok(())
 }
 
-/// Looks at every other file under `tile/`: shorter forms of a tile begin it, longer ones belong to a commit that
-/// is not published yet, and nothing else has business there.
-fn check_names(durable: &Durable, size: u64, log: &Log, report: &mut Report) -> Result<(), Error> {
+/// Looks at every other file under `tile/`: shorter forms of a tile hold its beginning, longer ones belong to a
+/// commit that is not published yet, and nothing else has business there.
+fn check_names(
+    durable: &Durable,
+    size: u64,
+    log: &Log,
+    tiles: &MemoryTiles,
+    report: &mut Report,
+) -> Result<(), Error> {
     let is_unfinished = matches!(log.head_file(size), Ok(Some(_)));
     for path in names_under(durable, Path::new("log/tile"))? {
         let text = path.display().to_string();
@@ -238,9 +244,8 @@ fn check_names(durable: &Durable, size: u64, log: &Log, report: &mut Report) -> 
             report.warn("stray", text, "it is not the path of a tile");
             continue;
         };
-        let current = Tile::at_size(tile.level(), tile.n(), size);
         let cap = if tile.level() == Level::Entries { MAX_BUNDLE } else { MAX_TILE };
-        match current {
+        match Tile::at_size(tile.level(), tile.n(), size) {
             Some(current) if current == tile => {}
             Some(current) if tile.width() < current.width() => {
                 // Readers of an older head may still ask for it, and must get what they were promised.
@@ -249,14 +254,8 @@ fn check_names(durable: &Durable, size: u64, log: &Log, report: &mut Report) -> 
                     Err(error) if is_about_content(&error) => None,
                     Err(error) => return Err(error.into()),
                 };
-                let whole = read_tile(durable, current, cap)?;
-                let begins = match (&older, &whole) {
-                    (Some(older), Some((_, whole))) => begins(tile, older, whole),
-                    (_, None) => true,
-                    (None, _) => false,
-                };
-                if !begins {
-                    report.damaged("tile", text, "it is not the beginning of the longer one");
+                if !older.is_some_and(|older| is_of_tree(tile, &older, tiles)) {
+                    report.damaged("tile", text, "it is not what the head covers");
                 }
             }
             _ if is_unfinished => report.left_over(text, "written by a commit that is not published yet"),
@@ -266,13 +265,26 @@ fn check_names(durable: &Durable, size: u64, log: &Log, report: &mut Report) -> 
     Ok(())
 }
 
-/// Whether an older, shorter tile is the beginning of the current one.
-fn begins(tile: Tile, older: &[u8], whole: &[u8]) -> bool {
-    let is_exact = match tile.level() {
-        Level::Entries => tile::decode_bundle(older, tile.width()).is_ok(),
-        Level::Hashes(_) => older.len() == usize::from(tile.width()) * 32,
-    };
-    is_exact && whole.starts_with(older)
+/// Whether a tile's file holds what the signed tree has there.
+///
+/// It is held against the tree and not against the longer file, so that one damaged file accuses no other.
+fn is_of_tree(tile: Tile, bytes: &[u8], tiles: &MemoryTiles) -> bool {
+    match tile.level() {
+        Level::Entries => {
+            let hashes = tiles.hashes(0, tile.n(), tile.width());
+            let entries = tile::decode_bundle(bytes, tile.width());
+            hashes.is_ok_and(|hashes| {
+                entries.is_ok_and(|entries| {
+                    let leaves = entries.iter().map(|entry| *statement_id(entry).as_bytes());
+                    leaves.eq(hashes.iter().map(|hash| *hash.as_bytes()))
+                })
+            })
+        }
+        Level::Hashes(level) => {
+            let hashes = tiles.hashes(level, tile.n(), tile.width());
+            hashes.is_ok_and(|hashes| tile::decode_hashes(tile, bytes).is_ok_and(|found| found == hashes))
+        }
+    }
 }
 
 /// Returns the files below a directory, in order.
@@ -299,7 +311,7 @@ fn fold(
 ) -> Result<Option<Rebuilt>, Error> {
     let size = head.head().size;
     let mut state = State::new();
-    let mut log_keys: Vec<PublicKey> = Vec::new();
+    let mut log_keys = LogKeys::default();
     let folded = log.statements::<files::Error>(size, 0, &mut |first, entries| {
         let mut root_at = |size| tree::root_at(&tiles, size).map_err(files::Error::from);
         let standings = match state::advance(&mut state, entries, Signatures::Check, &mut root_at) {
@@ -311,7 +323,7 @@ fn fold(
         for ((entry, standing), index) in entries.iter().zip(standings).zip(first..) {
             note_standing(index, entry, standing, cached, report);
             if standing == Standing::Accepted {
-                log_keys.extend(log_keys_in(entry));
+                log_keys.note(index, entry);
             }
         }
         Ok(())
@@ -360,15 +372,36 @@ fn note_standing(index: u64, entry: &[u8], standing: Standing, cached: Option<&S
     }
 }
 
-/// Returns the keys that a statement makes log keys.
-fn log_keys_in(entry: &[u8]) -> Vec<PublicKey> {
-    let Ok(statement) = Statement::parse(entry) else { return Vec::new() };
-    let claims = statement.payload.claims.iter().filter(|claim| claim.kind == Kind::Key.word());
-    let keys = claims.filter_map(|claim| match Facts::decode(Kind::Key, &claim.facts) {
-        Ok(Facts::Key { key, roles, .. }) if roles.contains(&Role::Log) => PublicKey::parse(&key).ok(),
-        _ => None,
-    });
-    keys.collect()
+/// What statements have said about the role `log`, in their order.
+#[derive(Default)]
+pub(super) struct LogKeys {
+    said: Vec<(u64, PublicKey, bool)>,
+}
+
+impl LogKeys {
+    /// Notes which keys an accepted statement gives the role, and which it leaves without.
+    fn note(&mut self, index: u64, entry: &[u8]) {
+        let Ok(statement) = Statement::parse(entry) else { return };
+        let claims = statement.payload.claims.iter().filter(|claim| claim.kind == Kind::Key.word());
+        self.said.extend(claims.filter_map(|claim| match Facts::decode(Kind::Key, &claim.facts) {
+            Ok(Facts::Key { key, roles, .. }) => {
+                Some((index, PublicKey::parse(&key).ok()?, roles.contains(&Role::Log)))
+            }
+            _ => None,
+        }));
+    }
+
+    /// Returns the keys that may sign a head of this size: those with the role after the statements under it.
+    pub(super) fn at(&self, size: u64) -> Vec<PublicKey> {
+        let mut keys: Vec<PublicKey> = Vec::new();
+        for (_, key, may_order) in self.said.iter().take_while(|(index, ..)| *index < size) {
+            keys.retain(|other| other != key);
+            if *may_order {
+                keys.push(key.clone());
+            }
+        }
+        keys
+    }
 }
 
 impl Rebuilt {

@@ -114,11 +114,13 @@ fn check_format(disk: &Arc<dyn Disk>, root: &Path, report: &mut Report) -> Resul
     if first.strip_prefix("ledger-format/").and_then(|n| n.parse().ok()).is_some_and(|n: u32| n > 1) {
         return Err(ledger::Error::Format { path: root.to_owned(), found: first.to_owned() }.into());
     }
-    let is = |shared| text == format!("{FORMAT}\nshared {shared}\n");
-    if !is("yes") && !is("no") {
+    // Later versions may add lines of their own, which say nothing to this one.
+    let shared: Vec<&str> = text.lines().filter(|line| line.starts_with("shared ")).collect();
+    let is_whole = first == FORMAT && text.ends_with('\n');
+    if !is_whole || !matches!(shared[..], ["shared yes" | "shared no"]) {
         report.damaged("format", "format", "it is not what this format's file says");
     }
-    Ok(is("yes"))
+    Ok(shared == ["shared yes"])
 }
 
 fn check_place(durable: &Durable, report: &mut Report) -> Result<(), Error> {
@@ -220,8 +222,8 @@ struct Rebuilt {
     /// The tree over all statements.
     tiles: crate::log::tree::MemoryTiles,
     state: State,
-    /// Public keys that ever were log keys.
-    log_keys: Vec<crate::log::key::PublicKey>,
+    /// Which keys could sign a head, at each size.
+    log_keys: log::LogKeys,
     log: Log,
 }
 

@@ -15,7 +15,7 @@ use crate::id::ObjectId;
 use crate::ledger::{Stated, claims_of};
 use crate::log::files;
 use crate::log::statement::Statement;
-use crate::model::content::{Node, Sums, What};
+use crate::model::content::{Node, Sums, Tensors, What};
 use crate::model::{self, Kind, TypedId};
 use crate::state::Standing;
 use crate::store::{self, Entry, Store};
@@ -143,7 +143,7 @@ impl Need<'_> {
                 self.missing(id, index, report);
                 continue;
             }
-            if matches!(id.kind, Kind::Blob | Kind::Tensors) {
+            if id.kind == Kind::Blob {
                 continue;
             }
             let Ok(bytes) = self.store.get(id.id, MAX_RECORD) else { continue };
@@ -195,8 +195,7 @@ fn parts(kind: Kind, bytes: &[u8]) -> Result<Vec<(&'static str, TypedId)>, Strin
             let below = sums.below.into_iter().map(|id| ("", TypedId::new(Kind::Sums, id)));
             Ok(below.collect())
         }
-        // Their bytes are text in a user's form, and a reference says what they are.
-        Kind::Contract | Kind::Policy => Ok(Vec::new()),
+        Kind::Tensors => Tensors::decode(bytes).map(|_| Vec::new()).map_err(|error| say(&error)),
         _ => {
             let said = model::project(kind, bytes).map_err(|error| say(&error))?;
             Ok(said.links.into_iter().map(|link| (link.role, link.target)).collect())
