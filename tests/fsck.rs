@@ -225,7 +225,9 @@ fn what_is_left_over_or_strange_is_told_and_no_damage() {
     assert_eq!(told.len(), 5);
     put(&project.path(".ledger/format"), b"ledger-format/1\nof a later year\nshared no\n");
     assert_eq!(check(&project).exit(), 0, "a line that this version does not know says nothing to it");
-    for wrong in ["ledger-format/1\n", "ledger-format/1\nshared no\nshared no\n", "ledger-format/1\nshared no"] {
+    for wrong in
+        ["ledger-format/1\n", "ledger-format/1\nshared no\nshared no\n", "ledger-format/1\nshared no"]
+    {
         put(&project.path(".ledger/format"), wrong.as_bytes());
         assert_eq!(check(&project).exit(), 5, "{wrong:?}");
     }

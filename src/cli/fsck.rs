@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::durable::Durable;
 use crate::fsck::{self, Report};
 use crate::ledger::Ledger;
+use crate::state::State;
 use crate::verify;
 
 use super::error::Failure;
@@ -29,23 +30,22 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     if args.reindex {
         reindex(&root, context)?;
     }
-    let opened = Ledger::open(&root, context.home());
     if args.repair {
         // Only what a signed commit says is written, so no key is needed and nothing can be invented.
-        if let Some(size) = opened?.repair()? {
+        if let Some(size) = Ledger::open(&root, context.home())?.repair()? {
             context.ui.warn(format!(
                 "a file that extended size {size} was no commit of this log; it lies in `log/refused/heads` now"
             ));
         }
         return check(&root, None, context);
     }
-    check(&root, opened.ok().as_ref(), context)
+    check(&root, Ledger::kept_state(&root, context.home()).as_ref(), context)
 }
 
-fn check(root: &Path, ledger: Option<&Ledger>, context: &Context) -> Result<Answer, Failure> {
+fn check(root: &Path, kept: Option<&State>, context: &Context) -> Result<Answer, Failure> {
     let progress = context.ui.progress("hashed", None);
     let add = |bytes| progress.add(bytes);
-    let report = fsck::check(disk(), root, ledger.map(Ledger::state), &add)?;
+    let report = fsck::check(disk(), root, kept, &add)?;
     drop(progress);
     Ok(answer(&report, context))
 }

@@ -109,17 +109,15 @@ impl Need<'_> {
                 }
                 claims.extend(claims_of(index, &statement));
             }
-            for claim in claims.drain(..) {
+            let texts: Vec<Option<String>> =
+                claims.par_iter().map(|claim| self.contradicted(claim, damaged)).collect();
+            for (claim, text) in claims.drain(..).zip(texts) {
                 let index = claim.place.index;
                 self.add("", claim.object, index);
                 for (role, target) in &claim.links {
                     self.add(role, *target, index);
                 }
-                if damaged.contains(&claim.object.id) {
-                    continue;
-                }
-                let Ok(bytes) = self.store.get(claim.object.id, MAX_RECORD) else { continue };
-                if let Some(text) = contradiction(&claim, &bytes) {
+                if let Some(text) = text {
                     let text = format!("{}: {text}", claim.object);
                     report.findings.push(Rebuilt::claim_finding(index, text).on(claim.object));
                 }
@@ -133,26 +131,36 @@ impl Need<'_> {
         }
     }
 
-    /// Looks for everything on the list, and adds what the found records and tree nodes name.
+    /// Returns how a claim and its record differ; nothing where the record cannot be had.
+    fn contradicted(&self, claim: &Stated, damaged: &BTreeSet<ObjectId>) -> Option<String> {
+        if damaged.contains(&claim.object.id) {
+            return None;
+        }
+        contradiction(claim, &self.store.get(claim.object.id, MAX_RECORD).ok()?)
+    }
+
+    /// Looks for everything on the list, then for what the found records and tree nodes name, and so on.
     fn follow(&mut self, there: &BTreeSet<ObjectId>, damaged: &BTreeSet<ObjectId>, report: &mut Report) {
-        while let Some((id, index)) = self.open.pop_first() {
-            if !self.seen.insert(id) || damaged.contains(&id.id) {
-                continue;
-            }
-            if !there.contains(&id.id) {
-                self.missing(id, index, report);
-                continue;
-            }
-            if id.kind == Kind::Blob {
-                continue;
-            }
-            let Ok(bytes) = self.store.get(id.id, MAX_RECORD) else { continue };
-            match parts(id.kind, &bytes) {
-                Ok(parts) => parts.into_iter().for_each(|(role, part)| self.add(role, part, index)),
-                Err(text) => {
-                    let text = format!("{id} is linked and is not one: {text}");
-                    let finding = Finding::new(Severity::Damaged, "record", text).on(id);
-                    report.findings.push(finding.at(store::place(id.id).display().to_string()));
+        while !self.open.is_empty() {
+            let wave: Vec<(TypedId, u32)> = std::mem::take(&mut self.open).into_iter().collect();
+            self.seen.extend(wave.iter().map(|(id, _)| *id));
+            let read = |(id, _): &(TypedId, u32)| {
+                if id.kind == Kind::Blob || damaged.contains(&id.id) || !there.contains(&id.id) {
+                    return None;
+                }
+                Some(parts(id.kind, &self.store.get(id.id, MAX_RECORD).ok()?))
+            };
+            let found: Vec<_> = wave.par_iter().map(read).collect();
+            for ((id, index), found) in wave.into_iter().zip(found) {
+                match found {
+                    None if damaged.contains(&id.id) || there.contains(&id.id) => {}
+                    None => self.missing(id, index, report),
+                    Some(Ok(parts)) => parts.into_iter().for_each(|(role, part)| self.add(role, part, index)),
+                    Some(Err(text)) => {
+                        let text = format!("{id} is linked and is not one: {text}");
+                        let finding = Finding::new(Severity::Damaged, "record", text).on(id);
+                        report.findings.push(finding.at(store::place(id.id).display().to_string()));
+                    }
                 }
             }
         }

@@ -288,6 +288,13 @@ impl Ledger {
         Ok(ledger)
     }
 
+    /// Returns the folded state that this user keeps of a ledger, to be compared with a fold from the start.
+    pub fn kept_state(root: &Path, mut home: Home) -> Option<State> {
+        let durable = Durable::new(Arc::new(RealDisk), root, false);
+        let head = Log::new(durable).head().ok()?;
+        home.load_state(note_ledger(&head).ok()?, Reading::Whole)
+    }
+
     /// Returns the ledger's directory.
     pub fn root(&self) -> &Path {
         &self.root
