@@ -80,7 +80,7 @@ pub(crate) fn tell(dir: &Path) -> Result<Vec<String>, Box<dyn Error>> {
         let shown = part.id.as_ref().map_or_else(|why| format!("none: {why}"), TypedId::short);
         said.push(format!("  {:<12} {shown} {}", part.what, part.detail));
     }
-    let target = Target { out: None, from: None, start: true };
+    let target = Target { out: None, from: None, start: true, job: None };
     let frozen = acts::freeze(&mut ledger, &inputs, &target, &signer, &mut entropy)?;
     let start = frozen.start.ok_or("a start was asked for")?;
     said.push(format!("planned {} and started {}", frozen.run.short(), start.short()));

@@ -52,7 +52,7 @@
 //!     wait: Duration::from_secs(5),
 //!     user: std::fs::metadata(project)?.uid(),
 //! };
-//! let target = acts::Target { out: None, from: None, start: false };
+//! let target = acts::Target { out: None, from: None, start: false, job: None };
 //! let frozen = acts::freeze(&mut ledger, &inputs, &target, &signer, &mut |bytes| bytes.fill(5))?;
 //!
 //! // Or state a claim by hand: stage records, claim them, commit. One commit is one signed statement.

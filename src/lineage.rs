@@ -222,6 +222,10 @@ fn label(ledger: &Ledger, id: TypedId, claim: Option<&Stated>, bytes: &[u8]) -> 
             words.extend(ledger.state().run_status(id.id).map(|status| status.to_string()));
             words.extend(model::decode::<Plan>(bytes).ok().map(|plan| format!("`{}`", plan.argv.join(" "))));
         }
+        Kind::Start => {
+            let attempt = ledger.state().attempt(id.id);
+            words.extend(attempt.filter(|row| row.lost && row.ended.is_none()).map(|_| "lost".to_owned()));
+        }
         Kind::Checkpoint => {
             if let Ok(checkpoint) = model::decode::<Checkpoint>(bytes) {
                 words.extend(checkpoint.path);

@@ -14,7 +14,8 @@ use std::sync::LazyLock;
 use ledger::codec::Writer;
 use ledger::id::{StatementId, TreeHash, hex, statement_id};
 use ledger::log::key::SigningKey;
-use ledger::log::note::{SignedHead, TreeHead, sign_receipt, tlog_proof, vkey};
+use ledger::log::note::{SignedHead, TreeHead, sign_receipt, vkey};
+use ledger::log::proof::{Proof, Subject};
 use ledger::log::tile::{Level, MAX_ENTRY, Tile, encode_bundle, new_bundles};
 use ledger::log::tree::{MemoryTiles, inclusion_proof, new_tiles, root_at};
 use tempfile::TempDir;
@@ -117,7 +118,8 @@ impl Log {
 
     fn proof(&self, index: usize, size: usize) -> String {
         let hashes = inclusion_proof(&self.tiles, index as u64, size as u64).unwrap();
-        tlog_proof(index as u64, &hashes, &self.signed(size))
+        let proof = Proof { subject: Subject::Leaf { index: index as u64 }, path: hashes };
+        proof.to_text(&SignedHead::parse(&self.signed(size)).unwrap())
     }
 
     fn path(&self, name: &str) -> PathBuf {

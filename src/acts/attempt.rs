@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use crate::capture::environment::Platform;
+use crate::id::object_id;
 use crate::ledger::{Ledger, Outcome, Signer, StagedClaim};
 use crate::model::{About, End, Environment, Kind, Plan, Private, Start, StartCheck, Status, TypedId};
-use crate::state::RunStatus;
+use crate::state::{Place, RunStatus};
 
 use super::drift::drift;
 use super::inputs::{Request, read_interpreter};
@@ -23,8 +24,8 @@ pub struct StartRequest<'a> {
     pub again: bool,
     /// Read data and base models again, whatever their sizes and times say.
     pub full: bool,
-    /// Names the request, so that a requeued job does not start twice.
-    pub req: Option<[u8; 16]>,
+    /// Names the scheduler's job and how often it was requeued: the same one does not start twice.
+    pub job: Option<&'a str>,
     /// The command and the machine.
     pub place: &'a Request,
 }
@@ -61,9 +62,12 @@ pub fn start(
     entropy: &mut Entropy<'_>,
 ) -> Result<Started, Error> {
     let run = request.run;
-    if let Some(start) = requested(ledger, request, signer)? {
-        return Ok(Started { start, outcome: None, lost: Vec::new(), warnings: Vec::new() });
-    }
+    let req = match requested(ledger, request, signer) {
+        Requested::Open(start) => {
+            return Ok(Started { start, outcome: None, lost: Vec::new(), warnings: Vec::new() });
+        }
+        Requested::New(req) => req,
+    };
     if ledger.state().run_status(run.id) == Some(RunStatus::Ended(Status::Completed)) && !request.again {
         return Err(Error::Completed { run });
     }
@@ -99,7 +103,7 @@ pub fn start(
     })?;
     let encoded = tx.put(&record)?;
     tx.claim(StagedClaim::new(&record, &encoded).beside("private", private.id));
-    if let Some(req) = request.req {
+    if let Some(req) = req {
         tx.request(req);
     }
     let outcome = tx.commit(signer)?;
@@ -112,18 +116,43 @@ fn texts_of(place: &Request) -> BTreeMap<String, String> {
     host.into_iter().chain(user).collect()
 }
 
-/// Finds the attempt that this very request opened before.
-fn requested(
-    ledger: &Ledger,
-    request: &StartRequest<'_>,
-    signer: &Signer<'_>,
-) -> Result<Option<TypedId>, Error> {
-    let Some(req) = request.req else { return Ok(None) };
+/// What became of a job's request to start.
+enum Requested {
+    /// It opened this attempt before, which is under way.
+    Open(TypedId),
+    /// It is new, and is to be stated under this id.
+    New(Option<[u8; 16]>),
+}
+
+/// Names the `n`-th attempt that a job makes of a run.
+pub(super) fn request_id(run: TypedId, job: &str, n: u32) -> [u8; 16] {
+    let mut req = [0; 16];
+    req.copy_from_slice(&object_id(format!("{run}\n{job}\n{n}").as_bytes()).as_bytes()[..16]);
+    req
+}
+
+/// Finds the attempt that this job has opened and that is under way.
+///
+/// A job whose attempt has ended may try again, as a loop in a batch script does: that is another attempt.
+fn requested(ledger: &Ledger, request: &StartRequest<'_>, signer: &Signer<'_>) -> Requested {
+    let Some(job) = request.job else { return Requested::New(None) };
     let key = signer.author.public().thumbprint();
-    let Some(index) = ledger.state().request(key, &req) else { return Ok(None) };
-    let stated = ledger.stated(crate::state::Place { index, position: 0 })?;
-    let is_this = stated.object.kind == Kind::Start && stated.link("plan") == Some(request.run);
-    Ok(is_this.then_some(stated.object))
+    for n in 0.. {
+        let req = request_id(request.run, job, n);
+        let Some(index) = ledger.state().request(key, &req) else { return Requested::New(Some(req)) };
+        // A start stands alone in its statement, or behind the plan that was made with it.
+        let stated = (0..2).filter_map(|position| ledger.stated(Place { index, position }).ok());
+        let start = stated.map(|claim| claim.object).find(|object| object.kind == Kind::Start);
+        let attempt = start.and_then(|start| Some((start, ledger.state().attempt(start.id)?)));
+        if let Some((start, row)) = attempt
+            && row.plan == request.run.id
+            && row.ended.is_none()
+            && !row.lost
+        {
+            return Requested::Open(start);
+        }
+    }
+    Requested::New(None)
 }
 
 /// How an attempt ended.

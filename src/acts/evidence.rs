@@ -40,6 +40,10 @@ pub struct Recorded {
 pub enum Whose {
     /// This attempt.
     Attempt(TypedId),
+    /// This attempt, or an earlier one of its run if that was under way when the files were written.
+    ///
+    /// A requeued attempt finds what the one before it left behind.
+    SomeUntil(TypedId),
     /// The run's latest attempt.
     Run(TypedId),
     /// The attempt of this holder that was under way when the files were written.
@@ -115,6 +119,7 @@ pub fn record_checkpoint(
     let subject = observe_subject(request.path, Digests::All, progress)?;
     let start = match request.whose {
         Whose::Attempt(start) => Some(start),
+        Whose::SomeUntil(start) => Some(writer_until(ledger, &subject.tree, start)?),
         Whose::Run(run) => Some(super::attempt_at(ledger, run, None)?),
         Whose::UnderWay => Some(under_way(ledger, &subject.tree, request.path, signer)?),
         Whose::Nobody => None,
@@ -180,12 +185,32 @@ fn here(path: &Path, ledger: &Ledger, entropy: &mut Entropy<'_>) -> Private {
     }
 }
 
+/// Returns the second in which files were last written; `None` if there are none, or they are older than time.
+fn last_written(tree: &Tree) -> Option<u64> {
+    let seconds = tree.files.iter().map(|file| file.mtime_ns.div_euclid(1_000_000_000)).max()?;
+    u64::try_from(seconds).ok()
+}
+
+/// Finds the attempt of a run, not later than `start`, that had begun last when the files were written.
+///
+/// Clocks decide only between attempts of one run, and in doubt it is the one given.
+fn writer_until(ledger: &Ledger, tree: &Tree, start: TypedId) -> Result<TypedId, Error> {
+    let (Some(written), Some(row)) = (last_written(tree), ledger.state().attempt(start.id)) else {
+        return Ok(start);
+    };
+    let attempts = ledger.state().attempts(row.plan);
+    for (earlier, attempt) in attempts.into_iter().skip_while(|(id, _)| *id != start.id) {
+        if ledger.stated(attempt.claim)?.time <= written {
+            return Ok(TypedId::new(Kind::Start, earlier));
+        }
+    }
+    Ok(start)
+}
+
 /// Finds the latest attempt of this holder whose time holds the last change of the files.
 fn under_way(ledger: &Ledger, tree: &Tree, path: &Path, signer: &Signer<'_>) -> Result<TypedId, Error> {
     let which = || Error::WhichRun { path: path.to_owned() };
-    let written =
-        tree.files.iter().map(|file| file.mtime_ns.div_euclid(1_000_000_000)).max().ok_or_else(which)?;
-    let written = u64::try_from(written).map_err(|_| which())?;
+    let written = last_written(tree).ok_or_else(which)?;
     let holder = ledger.holder_of(signer.author)?;
     let mut runs = ledger.state().runs();
     runs.retain(|(_, run)| run.attempts > 0);

@@ -13,7 +13,7 @@ use crate::id::ObjectId;
 use crate::ledger::{Ledger, Outcome, Signer, StagedClaim};
 use crate::model::{self, About, Encoded, Kind, Name, Plan, Private, Start, TypedId};
 
-use super::attempt::start_record;
+use super::attempt::{request_id, start_record};
 use super::drift::compare_plans;
 use super::inputs::{Inputs, Part, digests};
 use super::{Entropy, Error, draw, open_private_path, private_path, rfc3339};
@@ -53,6 +53,8 @@ pub struct Target<'a> {
     pub from: Option<TypedId>,
     /// Start an attempt in the same statement.
     pub start: bool,
+    /// The scheduler's job that starts it, as [`StartRequest`](super::StartRequest) has it.
+    pub job: Option<&'a str>,
 }
 
 /// Plans a run, or finds that an equal one is planned under its name or in its directory.
@@ -104,6 +106,9 @@ pub fn freeze(
         let start_encoded: Encoded = tx.put(&start)?;
         started = Some(start_encoded.id);
         tx.claim(StagedClaim::new(&start, &start_encoded).beside("private", private.id));
+        if let Some(job) = target.job {
+            tx.request(request_id(encoded.id, job, 0));
+        }
     }
     let outcome = tx.commit(signer)?;
     write_run_files(ledger, &files, inputs.frozen_config.as_deref(), &manifest)?;

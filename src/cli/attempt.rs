@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, ValueEnum};
 
 use crate::acts::{self, Ended, Request, StartRequest};
-use crate::id::{ObjectId, object_id};
+use crate::id::ObjectId;
 use crate::ledger::Ledger;
 use crate::model::{Kind, Status, TypedId};
 
@@ -155,7 +155,8 @@ pub(super) fn begin(
         machine: freeze::machine(context),
         ..Request::default()
     };
-    let request = StartRequest { run, again, full, req: job(context, run), place: &place };
+    let job = job(context);
+    let request = StartRequest { run, again, full, job: job.as_deref(), place: &place };
     let progress = context.ui.progress("hashed", None);
     let started =
         acts::start(ledger, &request, &context.signer(&key), &|bytes| progress.add(bytes), &mut entropy)?;
@@ -178,12 +179,9 @@ pub(super) fn begin(
     Ok(Begun { run, start: started.start, dir: files.dir })
 }
 
-/// Names the request of a scheduler's job, so that asking twice does not start twice; a requeue is another one.
-fn job(context: &Context, run: TypedId) -> Option<[u8; 16]> {
+/// Names the scheduler's job that this is, so that asking twice does not start twice; a requeue is another one.
+pub(super) fn job(context: &Context) -> Option<String> {
     let job = context.filled("SLURM_JOB_ID")?;
     let part = |name| context.filled(name).unwrap_or("0");
-    let text = format!("{run}\n{job}\n{}\n{}", part("SLURM_RESTART_COUNT"), part("SLURM_STEP_ID"));
-    let mut req = [0; 16];
-    req.copy_from_slice(&object_id(text.as_bytes()).as_bytes()[..16]);
-    Some(req)
+    Some(format!("{job}\n{}\n{}", part("SLURM_RESTART_COUNT"), part("SLURM_STEP_ID")))
 }

@@ -14,7 +14,7 @@ use crate::ledger::{Ledger, Wanted};
 use crate::model::{Kind, Name};
 
 use super::error::Failure;
-use super::gaps;
+use super::{attempt, gaps};
 use super::settings::{Context, Project};
 use super::ui::{Answer, Exit};
 
@@ -147,7 +147,8 @@ pub(super) fn freeze(
         None => None,
     };
     let out = out(flags, request, context, ledger)?;
-    let target = Target { out: out.as_deref(), from, start };
+    let job = attempt::job(context);
+    let target = Target { out: out.as_deref(), from, start, job: job.as_deref() };
     let mut entropy = context.entropy()?;
     Ok(acts::freeze(ledger, inputs, &target, &context.signer(&key), &mut entropy)?)
 }

@@ -24,6 +24,7 @@ mod keyring;
 mod log;
 mod ls;
 mod prompt;
+mod prove;
 mod record;
 mod revoke;
 mod run;
@@ -115,6 +116,7 @@ enum Command {
     Hash(hash::Args),
     Cat(cat::Args),
     Head(head::Args),
+    Prove(prove::Args),
     Entries(entries::Args),
     Sequence(sequence::Args),
     Help(help::Args),
@@ -142,6 +144,7 @@ fn dispatch(command: Option<&Command>, context: &Context) -> Result<Answer, Fail
         Some(Command::Hash(args)) => hash::run(args, context),
         Some(Command::Cat(args)) => cat::run(args, context),
         Some(Command::Head(args)) => head::run(args, context),
+        Some(Command::Prove(args)) => prove::run(args, context),
         Some(Command::Entries(args)) => entries::run(args, context),
         Some(Command::Sequence(args)) => sequence::run(args, context),
         Some(Command::Help(args)) => help::run(args, context),

@@ -230,14 +230,14 @@ fn record_checkpoint(
     Ok(acts::record_checkpoint(ledger, request, &context.signer(&key), &add, &mut entropy)?)
 }
 
-/// Records a checkpoint of an attempt that has just ended.
+/// Records a checkpoint of an attempt that has just ended, or of one before it in the same run.
 pub(super) fn checkpoint_of_attempt(
     ledger: &mut Ledger,
     path: &Path,
     start: TypedId,
     context: &Context,
 ) -> Result<TypedId, Failure> {
-    let whose = Whose::Attempt(start);
+    let whose = Whose::SomeUntil(start);
     let request = CheckpointRequest { path, whose, step: None, parent: None, store: false, name: None };
     let recorded = record_checkpoint(ledger, &request, context)?;
     Ok(tell(&recorded, context))

@@ -321,6 +321,12 @@ impl Ui {
         paint(self.colors_err, color, text)
     }
 
+    /// Returns whether somebody looks at standard output, who could not read raw bytes.
+    #[expect(clippy::unused_self, reason = "the streams are asked here only")]
+    pub(crate) fn is_terminal(&self) -> bool {
+        io::stdout().is_terminal()
+    }
+
     /// Returns standard output for raw bytes.
     #[expect(clippy::unused_self, reason = "all output goes through here")]
     pub(crate) fn bytes(&self) -> impl io::Write + use<> {

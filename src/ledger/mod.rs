@@ -2,11 +2,12 @@
 //!
 //! Opening reads and checks, and writes nothing under the ledger. `init.rs` makes a ledger, `transaction.rs`
 //! stages objects and claims, `sequencer.rs` brings pending statements under a head, `memory.rs` keeps what
-//! this user knew, `resolve.rs` turns what people type into ids. Time, keys and randomness come in as
+//! this user knew, `prove.rs` makes proofs for others, `resolve.rs` turns what people type into ids. Time, keys and randomness come in as
 //! arguments; nothing here prints.
 
 mod init;
 mod memory;
+mod prove;
 mod resolve;
 mod sequencer;
 mod transaction;
@@ -19,7 +20,6 @@ use crate::durable::{self, Disk, Durable, RealDisk};
 use crate::id::{ClaimRef, HolderId, KeyId, LedgerId, ObjectId, StatementId, TreeHash};
 use crate::log::files;
 use crate::log::key::PublicKey;
-use crate::log::merkle;
 use crate::log::note::{self, SignedHead};
 use crate::log::statement::{self, Statement};
 use crate::log::tile;
@@ -31,6 +31,7 @@ use crate::store::{self, Store};
 pub use init::{Founder, Rescue, init};
 pub use memory::Home;
 use memory::Reading;
+pub use prove::{Proven, Under};
 pub use resolve::{ResolveError, Wanted};
 pub use sequencer::{Pending, Sequenced};
 pub use transaction::{Draft, Outcome, Signer, StagedClaim, Transaction};
@@ -152,6 +153,30 @@ pub enum Error {
         /// The key.
         key: KeyId,
     },
+    /// No head of that size was published, or the commit that made it is not kept.
+    #[error("no signed head of {size} statements is kept here")]
+    NoSuchHead {
+        /// The size.
+        size: u64,
+    },
+    /// An older head is signed by a key that may not sign any more.
+    #[error("the head of {size} statements is not signed by a present log key of this ledger")]
+    RetiredHead {
+        /// The size.
+        size: u64,
+        /// What is wrong.
+        #[source]
+        source: note::Error,
+    },
+    /// The receipt signature of a head is not there.
+    #[error("the receipt signature of the head of {size} statements is not kept here")]
+    NoReceipt {
+        /// The size.
+        size: u64,
+    },
+    /// A proof that was made does not hold.
+    #[error("the proof does not hold")]
+    Proof(#[from] crate::log::proof::Error),
     /// A statement that the state points to is not there.
     #[error("statement {index} cannot be read as one")]
     Unreadable {
@@ -542,17 +567,6 @@ impl Ledger {
     /// Returns the claim at a place in the form that `prev` and revocations name it.
     pub fn claim_ref(&self, place: Place) -> Result<ClaimRef, Error> {
         Ok(ClaimRef { statement: self.statement_id(place.index)?, position: place.position })
-    }
-
-    /// Checks that a statement is under the head: its bytes, the path of hashes, and the head's root.
-    pub fn prove_inclusion(&self, index: u32) -> Result<(), Error> {
-        let head = self.head.head();
-        let bytes = self.log.statement(head.size, u64::from(index))?;
-        let tiles = self.log.tiles();
-        let proof = tree::inclusion_proof(&tiles, u64::from(index), head.size).map_err(files::Error::from)?;
-        let leaf = crate::id::statement_id(&bytes);
-        merkle::verify_inclusion(leaf, u64::from(index), head.size, &proof, head.root)
-            .map_err(|source| files::Error::Inconsistent { size: head.size, source }.into())
     }
 
     fn save_state_when_due(&mut self) {

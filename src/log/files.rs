@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use crate::durable::{self, Commit, Created, Durable};
 use crate::id::{StatementId, TreeHash, statement_id};
 
-use super::head_file::{self, HeadFile, MAX_HEAD_FILE};
+use super::head_file::{self, HeadFile, MAX_BATCH, MAX_HEAD_FILE};
 use super::merkle;
 use super::note::{self, MAX_NOTE, SignedHead};
 use super::tile::{self, FULL, Level, Tile};
@@ -67,6 +67,9 @@ pub enum Error {
     },
 }
 
+/// Names of tiles and head files are cut into groups of three digits.
+const GROUP: u64 = 1000;
+
 /// Receives the index of the first of some statements, and the statements.
 pub type Visit<'a, E> = dyn FnMut(u64, &[&[u8]]) -> Result<(), E> + 'a;
 
@@ -109,6 +112,31 @@ impl Log {
             }
             Err(source) => Err(Error::HeadFile { extends, source }),
         }
+    }
+
+    /// Reads the commit that made the log so large, if its head file is kept.
+    ///
+    /// Its name is the size before, which a batch bounds from below.
+    pub fn head_file_to(&self, size: u64) -> Result<Option<HeadFile>, Error> {
+        let lowest = size.saturating_sub(MAX_BATCH as u64);
+        let mut names = Vec::new();
+        for group in (lowest / GROUP..size.div_ceil(GROUP)).map(|group| group * GROUP) {
+            let dir = head_file_path(group);
+            let Some(dir) = dir.parent() else { continue };
+            for entry in self.durable.list(dir)?.into_iter().filter(|entry| entry.is_file) {
+                let path = dir.join(entry.name);
+                let name = path.strip_prefix("log/heads").ok().and_then(Path::to_str);
+                names.extend(name.and_then(tile::parse_grouped).filter(|n| (lowest..size).contains(n)));
+            }
+        }
+        names.sort_unstable();
+        for extends in names.into_iter().rev() {
+            match self.head_file(extends)? {
+                Some(file) if file.head.head().size == size => return Ok(Some(file)),
+                _ => {}
+            }
+        }
+        Ok(None)
     }
 
     /// The commit point: gives a head its one successor.

@@ -150,14 +150,13 @@ fn met(size: u64, expected: TreeHash, found: TreeHash) -> Result<(), Error> {
     if expected == found { Ok(()) } else { Err(Error::Root { size, expected, found }) }
 }
 
-/// Checks that `leaf` is leaf number `index` of the tree with `size` leaves and this root.
-pub fn verify_inclusion(
+/// Returns the root of the tree with `size` leaves that the proof leads to from leaf number `index`.
+pub fn inclusion_root(
     leaf: StatementId,
     index: u64,
     size: u64,
     proof: &[TreeHash],
-    root: TreeHash,
-) -> Result<(), Error> {
+) -> Result<TreeHash, Error> {
     size_is_valid(size)?;
     if index >= size {
         return Err(Error::NoSuchLeaf { index, size });
@@ -175,19 +174,30 @@ pub fn verify_inclusion(
     for &sibling in border_hashes {
         hash = node(sibling, hash);
     }
-    met(size, root, hash)
+    Ok(hash)
 }
 
-/// Checks that the tree with `new_size` leaves begins with all leaves of the tree with `old_size`.
+/// Checks that `leaf` is leaf number `index` of the tree with `size` leaves and this root.
+pub fn verify_inclusion(
+    leaf: StatementId,
+    index: u64,
+    size: u64,
+    proof: &[TreeHash],
+    root: TreeHash,
+) -> Result<(), Error> {
+    met(size, root, inclusion_root(leaf, index, size, proof)?)
+}
+
+/// Returns the root of the tree with `new_size` leaves that the proof leads to from the tree with `old_size`.
 ///
-/// Every tree begins with the empty one and with itself; there the proof must be empty.
-pub fn verify_consistency(
+/// It is checked that the proof leads to `old_root` too. From the empty tree no proof leads anywhere, because
+/// every tree begins with it: there the answer is `None`.
+pub fn continued_root(
     old_size: u64,
     old_root: TreeHash,
     new_size: u64,
-    new_root: TreeHash,
     proof: &[TreeHash],
-) -> Result<(), Error> {
+) -> Result<Option<TreeHash>, Error> {
     size_is_valid(new_size)?;
     if old_size > new_size {
         return Err(Error::Shrunk { old_size, new_size });
@@ -199,7 +209,7 @@ pub fn verify_consistency(
         if !proof.is_empty() {
             return Err(Error::ProofLength { expected: 0, found: proof.len() });
         }
-        return if old_size == new_size { met(new_size, old_root, new_root) } else { Ok(()) };
+        return Ok((old_size == new_size).then_some(old_root));
     }
 
     // Both trees share the old tree's last perfect subtree, of 2^shift leaves. The proof climbs from it to
@@ -234,7 +244,23 @@ pub fn verify_consistency(
         new_hash = node(sibling, new_hash);
     }
     met(old_size, old_root, old_hash)?;
-    met(new_size, new_root, new_hash)
+    Ok(Some(new_hash))
+}
+
+/// Checks that the tree with `new_size` leaves begins with all leaves of the tree with `old_size`.
+///
+/// Every tree begins with the empty one and with itself; there the proof must be empty.
+pub fn verify_consistency(
+    old_size: u64,
+    old_root: TreeHash,
+    new_size: u64,
+    new_root: TreeHash,
+    proof: &[TreeHash],
+) -> Result<(), Error> {
+    match continued_root(old_size, old_root, new_size, proof)? {
+        Some(found) => met(new_size, new_root, found),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@
 //! | `key` | Ed25519 keys, COSE's signed structure |
 //! | `key_file` | the text of a key file |
 //! | `sealed`, `openssh` | seeds under a passphrase, keys of other programs |
-//! | `note` | signed notes, tree heads, receipts |
+//! | `note` | signed notes, tree heads, receipt signatures |
+//! | `proof` | proofs for those who do not have the log, in text and as receipts |
 //! | `statement` | the one byte form of a leaf |
 //! | `head_file` | the one byte form of a commit |
 //! | `files` | all of it on disk |
@@ -23,6 +24,7 @@ pub mod merkle;
 pub mod note;
 pub mod openssh;
 pub mod sealed;
+pub mod proof;
 pub mod statement;
 pub mod tile;
 pub mod tree;

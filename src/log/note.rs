@@ -16,7 +16,7 @@ pub const MAX_LINES: usize = 100;
 /// Type byte of a plain Ed25519 key in key ids and verifier keys.
 const ED25519: u8 = 1;
 /// COSE tag of a message with one signature.
-const COSE_SIGN1: u64 = 18;
+pub(super) const COSE_SIGN1: u64 = 18;
 /// COSE header label that names the kind of verifiable data structure (RFC 9942).
 const VDS: i64 = 395;
 /// The kind that [`VDS`] names: the SHA-256 tree of RFC 9162.
@@ -293,7 +293,8 @@ fn receipt_protected(key: &PublicKey) -> Vec<u8> {
     writer.finish()
 }
 
-fn receipt(protected: &[u8], signature: &[u8]) -> Vec<u8> {
+/// Puts a receipt signature together from its two parts that vary.
+pub(super) fn receipt(protected: &[u8], signature: &[u8]) -> Vec<u8> {
     // 18([protected, {}, nil, signature]): the root is detached, since a proof leads to it
     let mut writer = Writer::new();
     writer.tag(COSE_SIGN1).array(4).byte_string(protected).map(0).null().byte_string(signature);
@@ -325,20 +326,6 @@ pub fn verify_receipt<'k>(
         }
     }
     Err(Error::NotAReceipt)
-}
-
-/// Writes a `.tlog-proof` file, which proves one entry to be in the log without the log at hand.
-///
-/// `signed` is a signed tree head, verbatim, and `proof` leads to its root.
-pub fn tlog_proof(index: u64, proof: &[TreeHash], signed: &str) -> String {
-    let mut text = format!("c2sp.org/tlog-proof@v1\nindex {index}\n");
-    for hash in proof {
-        text.push_str(&base64(hash.as_bytes()));
-        text.push('\n');
-    }
-    text.push('\n');
-    text.push_str(signed);
-    text
 }
 
 #[cfg(test)]
@@ -549,18 +536,6 @@ mod tests {
         }
         let longer = [bytes.as_slice(), &[0]].concat();
         assert_eq!(verify_receipt(&longer, root, &keys), Err(Error::NotAReceipt));
-    }
-
-    #[test]
-    fn a_proof_file_ends_with_the_note_verbatim() {
-        let note = format!("{TEXT}\n{LINE}");
-        let text = tlog_proof(5, &[empty_root()], &note);
-        assert_eq!(
-            text,
-            format!(
-                "c2sp.org/tlog-proof@v1\nindex 5\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n\n{note}"
-            )
-        );
     }
 
     proptest! {

@@ -23,9 +23,10 @@ use ledger::id::{StatementId, hex, statement_id};
 use ledger::ledger::{Home, Ledger};
 use ledger::log::HeadFile;
 use ledger::log::key::SigningKey;
-use ledger::log::note::{SignedHead, sign_receipt, tlog_proof, verify_receipt, vkey};
+use ledger::log::note::{SignedHead, sign_receipt, verify_receipt, vkey};
+use ledger::log::proof::{self, Held, Proof, Subject};
 use ledger::log::statement::Statement;
-use ledger::log::tree::{MemoryTiles, inclusion_proof, root_at};
+use ledger::log::tree::{MemoryTiles, consistency_proof, inclusion_proof, root_at};
 use ledger::state::Standing;
 
 use scene::{Keys, TIME};
@@ -219,14 +220,31 @@ fn make_files() -> Files {
         files.insert(format!("statements/invalid/{name}.hex"), hex_file(&bytes));
     }
     let size = leaves.len() as u64;
-    let head = String::from_utf8(scene.files["log/checkpoint"].clone()).unwrap();
-    let proof = inclusion_proof(&tiles, 1, size).unwrap();
-    files.insert("1-plan-start.tlog-proof".into(), tlog_proof(1, &proof, &head).into_bytes());
+    let head = SignedHead::parse(std::str::from_utf8(&scene.files["log/checkpoint"]).unwrap()).unwrap();
     let receipt = sign_receipt(root_at(&tiles, size).unwrap(), &keys.log);
+    for (name, proof) in proofs(&tiles, size) {
+        let extension = if name == INCLUDED { "tlog-proof" } else { "consistency-proof" };
+        files.insert(format!("{name}.{extension}"), proof.to_text(&head).into_bytes());
+        files.insert(format!("{name}.receipt"), proof.to_receipt(size, &receipt).unwrap());
+    }
     files.insert("receipt.cbor".into(), receipt);
     files.insert("log/vkey".into(), format!("{}\n", vkey(&scene.origin, &log_key)).into_bytes());
     files.extend(scene.files);
     files
+}
+
+/// Name of the proof that a statement is in the golden log.
+const INCLUDED: &str = "1-plan-start";
+/// Name of the proof that the golden log continues an older head of itself.
+const CONTINUED: &str = "2-to-7";
+
+/// Both golden proofs, by name.
+fn proofs(tiles: &MemoryTiles, size: u64) -> [(&'static str, Proof); 2] {
+    let (included, continued) = (inclusion_proof(tiles, 1, size), consistency_proof(tiles, 2, size));
+    [
+        (INCLUDED, Proof { subject: Subject::Leaf { index: 1 }, path: included.unwrap() }),
+        (CONTINUED, Proof { subject: Subject::Past { size: 2 }, path: continued.unwrap() }),
+    ]
 }
 
 /// Lists the files below a directory by their relative paths.
@@ -334,6 +352,26 @@ fn heads_and_receipts_hold_for_the_log_key_only() {
     assert_eq!(SignedHead::parse(note).unwrap().head().size, 7);
 }
 
+#[test]
+fn the_golden_proofs_hold_for_what_they_name() {
+    let (keys, scene) = ([Keys::new().log.public()], scene::write());
+    let first_head = HeadFile::decode(&scene.files["log/heads/001"]).unwrap().head;
+    assert_eq!(first_head.head().size, 2);
+    let statement = Held::Statement(statement_id(&scene.statements[1].1));
+    let past = Held::Root(first_head.head().root);
+    for (name, extension, held, other) in
+        [(INCLUDED, "tlog-proof", statement, past), (CONTINUED, "consistency-proof", past, statement)]
+    {
+        let text = fs::read_to_string(vectors().join(format!("{name}.{extension}"))).unwrap();
+        let receipt = fs::read(vectors().join(format!("{name}.receipt"))).unwrap();
+        let head = proof::verify_text(&text, held, &keys).unwrap();
+        assert_eq!(head.head().size, 7);
+        assert_eq!(proof::verify_receipt(&receipt, held, &keys).unwrap(), head.head().root);
+        assert!(proof::verify_text(&text, other, &keys).is_err());
+        assert!(proof::verify_receipt(&receipt, other, &keys).is_err());
+    }
+}
+
 /// The program that shares no code with this crate; how it is built is told in `tests/go_verifier.rs`.
 fn verifier() -> PathBuf {
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -373,4 +411,21 @@ fn a_verifier_that_is_not_ours_accepts_the_golden_log_and_refuses_another_key() 
     assert_eq!(run(&other, "log/checkpoint").status.code(), Some(1));
     assert_eq!(run(&public, "log/vkey").status.code(), Some(1));
     assert_eq!(TIME, 1_764_500_000);
+
+    // Both proofs must hold without the log too.
+    let scratch = tempfile::tempdir().unwrap();
+    let alone = |head: &str, entry: &str| {
+        let old = scratch.path().join("old");
+        let head = HeadFile::decode(&scene::write().files[head]).unwrap().head;
+        fs::write(&old, head.as_str()).unwrap();
+        let mut command = Command::new(&program);
+        command.current_dir(vectors()).args(["-", "log/vkey", "-entry", entry, "-old"]).arg(&old);
+        command.args(["-proof", "1-plan-start.tlog-proof", "-consistency", "2-to-7.consistency-proof"]);
+        command.output().unwrap()
+    };
+    let good = alone("log/heads/001", "statements/1-plan-start.cose");
+    assert!(good.status.success(), "{}", String::from_utf8_lossy(&good.stderr));
+    assert_eq!(good.stdout, b"ok\n");
+    assert_eq!(alone("log/heads/002", "statements/1-plan-start.cose").status.code(), Some(1));
+    assert_eq!(alone("log/heads/001", "statements/0-genesis.cose").status.code(), Some(1));
 }

@@ -29,6 +29,9 @@ fn page(name: &str) -> String {
     fs::read_to_string(format_dir().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
+/// Bytes of an Ed25519 signature.
+const SIGNATURE: usize = 64;
+
 /// Writes CBOR as indented hex, an item a line, with what each item is behind `#`.
 struct Annotated<'a> {
     bytes: &'a [u8],
@@ -64,7 +67,7 @@ impl<'a> Annotated<'a> {
         }
     }
 
-    /// Writes one item; in the array under a tag, byte strings may hold items themselves.
+    /// Writes one item; below a tag, byte strings may hold items themselves, and signatures never do.
     fn item(&mut self, depth: usize, is_tagged: bool) {
         let first = self.bytes[self.at];
         let (major, info) = (first >> 5, first & 31);
@@ -81,13 +84,10 @@ impl<'a> Annotated<'a> {
             1 => self.line(depth, &digits, &format!("-{}", value + 1)),
             2 => {
                 let body = self.take(len);
-                let is_map = is_tagged && body.first().is_some_and(|byte| byte >> 5 == 5);
-                self.line(
-                    depth,
-                    &digits,
-                    &format!("bytes({len}){}", if is_map { ", which hold" } else { "" }),
-                );
-                if is_map {
+                let is_item = |byte: &u8| matches!(byte >> 5, 4 | 5);
+                let holds = is_tagged && len != SIGNATURE && body.first().is_some_and(is_item);
+                self.line(depth, &digits, &format!("bytes({len}){}", if holds { ", which hold" } else { "" }));
+                if holds {
                     let mut inner = Annotated { bytes: body, at: 0, text: String::new() };
                     inner.item(depth + 1, false);
                     self.text.push_str(&inner.text);
@@ -116,7 +116,7 @@ impl<'a> Annotated<'a> {
                 self.line(depth, &digits, &format!("map({len})"));
                 for _ in 0..len {
                     self.item(depth + 1, false);
-                    self.item(depth + 2, false);
+                    self.item(depth + 2, is_tagged);
                 }
             }
             6 => {

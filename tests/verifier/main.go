@@ -3,12 +3,15 @@
 //
 //	apt-get install golang-go golang-golang-x-mod-dev
 //	GO111MODULE=off GOPATH=/usr/share/gocode GOFLAGS= go build -o verifier main.go
-//	./verifier DIR VKEYS [-old NOTE] [-proof FILE -entry FILE] [-statements [-receipt FILE -key HEX]...]
+//	./verifier DIR VKEYS [-old NOTE [-consistency FILE]] [-proof FILE -entry FILE]
+//	           [-statements [-receipt FILE -key HEX]...]
 //
-// DIR holds the file checkpoint and the directory tile. VKEYS is a file with one verifier key a line, or that
+// DIR holds the file checkpoint and the directory tile; it is - where there is no log at hand and the proofs
+// must do without. VKEYS is a file with one verifier key a line, or that
 // text itself; all keys have the log's name, and a tree head needs one of them.
 //
 //	-old NOTE       an earlier signed tree head, of which the log must be a continuation
+//	-consistency FILE  what C2SP witnesses take: the size of the head in NOTE, a proof, and the head that it leads to
 //	-proof FILE     a .tlog-proof file, which must prove the bytes of the file after -entry to be in its log
 //	-statements     every entry must begin as a tagged COSE_Sign1 message does
 //	-receipt FILE   a receipt signature of the log's present root, or a head file of the log; the 32-byte key
@@ -17,7 +20,7 @@
 // A tile may be missing where the full tile that replaced it is there. Tiles that the size does not call for
 // are compared as far as the size reaches; names under tile that no tile can have are refused.
 //
-// Prints "ok size=N root=BASE64 entries=N tiles=N" and exits with 0, or says why not and exits with 1; wrong
+// Prints "ok size=N root=BASE64 entries=N tiles=N", or "ok" without a log, and exits with 0, or says why not and exits with 1; wrong
 // usage exits with 2.
 package main
 
@@ -356,43 +359,100 @@ func checkTiles(dir string, size int64, areStatements bool) (forest, int, error)
 
 // checkProof holds a .tlog-proof file to its own tree head and to the bytes of an entry.
 func checkProof(proofFile, entryFile string, s signers) error {
-	text, err := os.ReadFile(proofFile)
-	if err != nil {
-		return err
-	}
 	entry, err := os.ReadFile(entryFile)
 	if err != nil {
 		return err
 	}
-	before, signed, found := bytes.Cut(text, []byte("\n\n"))
-	if !found {
-		return errors.New("no tree head in it")
-	}
-	h, err := s.open(signed)
+	lines, h, err := readProof(proofFile, s)
 	if err != nil {
 		return err
 	}
-	lines := strings.Split(string(before), "\n")
 	if len(lines) < 2 || lines[0] != "c2sp.org/tlog-proof@v1" {
 		return errors.New("not a tlog-proof")
 	}
-	number := strings.TrimPrefix(lines[1], "index ")
-	index, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || fmt.Sprintf("index %d", index) != lines[1] {
-		return fmt.Errorf("bad index line %q", lines[1])
+	index, err := numberLine(lines[1], "index ")
+	if err != nil {
+		return err
 	}
-	if index < 0 || index >= h.size {
+	if index >= h.size {
 		return fmt.Errorf("index %d is not below size %d", index, h.size)
 	}
-	var path tlog.RecordProof
-	for _, line := range lines[2:] {
+	path, err := hashLines(lines[2:])
+	if err != nil {
+		return err
+	}
+	return tlog.CheckRecord(path, h.size, h.root, index, tlog.RecordHash(entry))
+}
+
+// checkConsistency holds a consistency proof to its own tree head and to an earlier one.
+func checkConsistency(proofFile, oldFile string, s signers) error {
+	text, err := os.ReadFile(oldFile)
+	if err != nil {
+		return err
+	}
+	old, err := s.open(text)
+	if err != nil {
+		return err
+	}
+	lines, h, err := readProof(proofFile, s)
+	if err != nil {
+		return err
+	}
+	from, err := numberLine(lines[0], "old ")
+	if err != nil {
+		return err
+	}
+	if from != old.size {
+		return fmt.Errorf("the proof begins at size %d, the earlier head has %d", from, old.size)
+	}
+	path, err := hashLines(lines[1:])
+	if err != nil {
+		return err
+	}
+	// The package has no proofs from the empty tree.
+	if from == 0 {
+		if len(path) > 0 {
+			return errors.New("a proof from the empty log has no hashes")
+		}
+		return nil
+	}
+	if from > h.size {
+		return fmt.Errorf("size %d is not at or above size %d", h.size, from)
+	}
+	return tlog.CheckTree(path, h.size, h.root, from, old.root)
+}
+
+// readProof parts a proof file into the lines before the blank one and the tree head, which it checks.
+func readProof(file string, s signers) ([]string, head, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, head{}, err
+	}
+	before, signed, found := bytes.Cut(text, []byte("\n\n"))
+	if !found {
+		return nil, head{}, errors.New("no tree head in it")
+	}
+	h, err := s.open(signed)
+	return strings.Split(string(before), "\n"), h, err
+}
+
+func numberLine(line, word string) (int64, error) {
+	number, err := strconv.ParseInt(strings.TrimPrefix(line, word), 10, 64)
+	if err != nil || number < 0 || fmt.Sprintf("%s%d", word, number) != line {
+		return 0, fmt.Errorf("bad %sline %q", word, line)
+	}
+	return number, nil
+}
+
+func hashLines(lines []string) (path []tlog.Hash, err error) {
+	for _, line := range lines {
 		hash, err := tlog.ParseHash(line)
 		if err != nil || hash.String() != line {
-			return fmt.Errorf("bad hash line %q", line)
+			return nil, fmt.Errorf("bad hash line %q", line)
 		}
 		path = append(path, hash)
 	}
-	return tlog.CheckRecord(path, h.size, h.root, index, tlog.RecordHash(entry))
+	return path, nil
 }
 
 // Of CBOR only what a head file has: short-form heads, strings, an array and one map of text keys.
@@ -575,17 +635,21 @@ type list []string
 func (l *list) String() string         { return strings.Join(*l, " ") }
 func (l *list) Set(value string) error { *l = append(*l, value); return nil }
 
+// noLog stands in place of a directory where only proofs are to be checked.
+const noLog = "-"
+
 // request is the command line.
 type request struct {
-	dir, vkeys, old, proof, entry string
-	areStatements                 bool
-	receipts, keys                list
+	dir, vkeys, old, consistency, proof, entry string
+	areStatements                              bool
+	receipts, keys                             list
 }
 
 func parseArgs(args []string) (request, bool) {
 	var r request
 	flags := flag.NewFlagSet("verifier", flag.ContinueOnError)
 	flags.StringVar(&r.old, "old", "", "an earlier signed tree head")
+	flags.StringVar(&r.consistency, "consistency", "", "a proof that leads from the head after -old to a later one")
 	flags.StringVar(&r.proof, "proof", "", "a .tlog-proof file")
 	flags.StringVar(&r.entry, "entry", "", "the entry that -proof is for")
 	flags.BoolVar(&r.areStatements, "statements", false, "entries are COSE_Sign1 messages")
@@ -604,6 +668,10 @@ func parseArgs(args []string) (request, bool) {
 	fits := len(words) == 2 && (r.proof == "") == (r.entry == "")
 	fits = fits && (len(r.receipts) == len(r.keys) || len(r.keys) == 1 && len(r.receipts) > 0)
 	fits = fits && (len(r.receipts) == 0 || r.areStatements)
+	fits = fits && (r.consistency == "" || r.old != "")
+	if fits && words[0] == noLog {
+		fits = (r.consistency != "") == (r.old != "") && len(r.receipts) == 0 && r.proof+r.consistency != ""
+	}
 	if !fits {
 		fmt.Fprintln(os.Stderr, "usage: verifier DIR VKEYS [flags]")
 		flags.PrintDefaults()
@@ -617,6 +685,19 @@ func verify(r request) (string, error) {
 	s, err := readSigners(r.vkeys)
 	if err != nil {
 		return "", err
+	}
+	if r.proof != "" {
+		if err := checkProof(r.proof, r.entry, s); err != nil {
+			return "", fmt.Errorf("%s: %w", r.proof, err)
+		}
+	}
+	if r.consistency != "" {
+		if err := checkConsistency(r.consistency, r.old, s); err != nil {
+			return "", fmt.Errorf("%s: %w", r.consistency, err)
+		}
+	}
+	if r.dir == noLog {
+		return "ok", nil
 	}
 	signed, err := os.ReadFile(filepath.Join(r.dir, "checkpoint"))
 	if err != nil {
@@ -640,11 +721,6 @@ func verify(r request) (string, error) {
 	if r.old != "" {
 		if err := checkOld(r.old, s, f, now); err != nil {
 			return "", fmt.Errorf("%s: %w", r.old, err)
-		}
-	}
-	if r.proof != "" {
-		if err := checkProof(r.proof, r.entry, s); err != nil {
-			return "", fmt.Errorf("%s: %w", r.proof, err)
 		}
 	}
 	for i, file := range r.receipts {
