@@ -192,6 +192,10 @@ reader() {
     "$tests/reader.sh" "$first" "$READER_PYTHON"
 }
 
+slurm() {
+    "$tests/slurm.sh" "$LEDGER"
+}
+
 alone() {
     "$tests/chroot.sh" "$LEDGER"
 }
@@ -216,4 +220,5 @@ section aftermath aftermath
 section foreign foreign
 section drills drills
 section reader reader
+section slurm slurm
 section chroot alone

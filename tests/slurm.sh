@@ -96,6 +96,17 @@ play() {
     ((before <= $(ask "d['size']" ledger --json head))) || fail 'the log became shorter'
     [[ -z $(find .ledger/log/pending -type f) ]] || fail 'a statement is left in pending'
     ok 'nothing waits'
+    # Requeued although there is nothing more to do, or although somebody changed what was frozen.
+    task 0 1 &
+    ended $! 4 || fail 'a completed task started again'
+    reached 0 'error.completed.:'
+    ok 'a task that had completed does not start again'
+    sed -i 's/"rate": 0.3/"rate": 0.4/' config.json
+    task "$termed" 1 &
+    ended $! 4 || fail 'a task started on another config'
+    reached "$termed" 'error.*'
+    git checkout --quiet config.json
+    ok 'a task does not start again on another config'
     expect 0 'fsck finds nothing' ledger fsck
     expect 0 'a checkpoint of the requeued task verifies' ledger verify "out/seeds-$array-$killed/step-60"
 }

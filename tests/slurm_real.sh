@@ -78,6 +78,7 @@ MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerType=sched/builtin
+SchedulerParameters=sched_interval=2,batch_sched_delay=1
 SlurmdParameters=config_overrides
 JobRequeue=1
 KillWait=5
@@ -95,6 +96,8 @@ waits 'the node is idle' bash -c '[[ $(sinfo --noheader --format=%T) == idle ]]'
 cp -R -- "$here/../examples/slurm" "$scratch/project"
 cd -- "$scratch/project"
 mkdir -p logs
+# Longer, because Slurm's own commands take their time.
+sed -i 's/"steps": 60/"steps": 200/' config.json
 git -c init.defaultBranch=main init --quiet --template=
 git add .
 git -c user.name=Slurm -c user.email=slurm@localhost commit --quiet -m 'A training for an array'
@@ -116,7 +119,7 @@ waits 'task 3 trains' has 3 'step 5:'
 expect 0 'TERM goes to its batch script' scancel --signal=TERM --batch "${array}_3"
 waits 'task 7 has saved a checkpoint' has 7 'step 20:'
 job=$(scontrol --oneliner show job "${array}_7" | sed -n 's/^JobId=\([0-9]*\).*/\1/p')
-for pid in $(scontrol listpids "$job" | awk 'NR > 1 && $1 > 0 { print $1 }'); do
+for pid in $(scontrol listpids "$job" loopback | awk 'NR > 1 && $1 > 0 { print $1 }'); do
     kill -KILL "$pid" 2>/dev/null || true
 done
 waits 'task 7 is killed' bash -c "[[ ! \$(scontrol --oneliner show job ${array}_7) =~ JobState=(RUNNING|COMPLETING) ]]"

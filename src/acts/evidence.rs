@@ -43,7 +43,7 @@ pub enum Whose {
     /// This attempt, or an earlier one of its run if that was under way when the files were written.
     ///
     /// A requeued attempt finds what the one before it left behind.
-    SomeUntil(TypedId),
+    AttemptOrEarlier(TypedId),
     /// The run's latest attempt.
     Run(TypedId),
     /// The attempt of this holder that was under way when the files were written.
@@ -119,7 +119,7 @@ pub fn record_checkpoint(
     let subject = observe_subject(request.path, Digests::All, progress)?;
     let start = match request.whose {
         Whose::Attempt(start) => Some(start),
-        Whose::SomeUntil(start) => Some(writer_until(ledger, &subject.tree, start)?),
+        Whose::AttemptOrEarlier(start) => Some(writer_until(ledger, &subject.tree, start)?),
         Whose::Run(run) => Some(super::attempt_at(ledger, run, None)?),
         Whose::UnderWay => Some(under_way(ledger, &subject.tree, request.path, signer)?),
         Whose::Nobody => None,

@@ -169,7 +169,9 @@ fn of_ledger(error: &ledger::Error) -> Class {
         Error::NoSuchHead { .. } | Error::RetiredHead { .. } => {
             ("no-head", Exit::Unknown, Some("prove it under the newest head: leave out --at"))
         }
-        Error::NoReceipt { .. } => ("no-receipt", Exit::Unknown, Some("leave out --receipt: the text form needs none")),
+        Error::NoReceipt { .. } => {
+            ("no-receipt", Exit::Unknown, Some("leave out --receipt: the text form needs none"))
+        }
         Error::UnknownKey { .. } => ("unknown-key", Exit::Unknown, Some("ledger key show --request")),
         _ => DAMAGED,
     }

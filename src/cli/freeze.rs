@@ -14,9 +14,9 @@ use crate::ledger::{Ledger, Wanted};
 use crate::model::{Kind, Name};
 
 use super::error::Failure;
-use super::{attempt, gaps};
 use super::settings::{Context, Project};
 use super::ui::{Answer, Exit};
+use super::{attempt, gaps};
 
 /// What a run is frozen from; every flag defaults from `ledger.toml`.
 #[derive(Debug, Default, ClapArgs)]

@@ -65,8 +65,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
         None if context.ui.is_json() => {}
         None if is_text => answer.text = String::from_utf8_lossy(bytes).into_owned(),
         None if context.ui.is_terminal() => {
-            return Err(Failure::usage("a receipt is binary and not for a terminal")
-                .hint("give it a file: -o FILE"));
+            return Err(
+                Failure::usage("a receipt is binary and not for a terminal").hint("give it a file: -o FILE")
+            );
         }
         None => {
             let mut stdout = context.ui.bytes();

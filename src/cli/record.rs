@@ -237,7 +237,7 @@ pub(super) fn checkpoint_of_attempt(
     start: TypedId,
     context: &Context,
 ) -> Result<TypedId, Failure> {
-    let whose = Whose::SomeUntil(start);
+    let whose = Whose::AttemptOrEarlier(start);
     let request = CheckpointRequest { path, whose, step: None, parent: None, store: false, name: None };
     let recorded = record_checkpoint(ledger, &request, context)?;
     Ok(tell(&recorded, context))

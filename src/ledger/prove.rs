@@ -70,12 +70,7 @@ impl Ledger {
     }
 
     /// Proves a statement to be under a head.
-    pub fn prove_statement(
-        &self,
-        index: u64,
-        under: &Under,
-        as_receipt: bool,
-    ) -> Result<Proven, Error> {
+    pub fn prove_statement(&self, index: u64, under: &Under, as_receipt: bool) -> Result<Proven, Error> {
         let size = under.head.head().size;
         let path = tree::inclusion_proof(&self.log.tiles(), index, size).map_err(files::Error::from)?;
         let held = Held::Statement(statement_id(&self.statement_bytes(index)?));

@@ -154,7 +154,9 @@ impl Proof {
         // inclusion-proof = [tree-size, leaf-index, path]; consistency-proof = [old size, new size, path]
         let (label, first, second) = match self.subject {
             Subject::Leaf { index } => (INCLUSION, size, index),
-            Subject::Past { size: 0 } => return Err(Error::Receipt { what: "the empty log has no receipts" }),
+            Subject::Past { size: 0 } => {
+                return Err(Error::Receipt { what: "the empty log has no receipts" });
+            }
             Subject::Past { size: old } => (CONSISTENCY, old, size),
         };
         let (protected, signature) = parts(signature)?;
@@ -327,7 +329,10 @@ mod tests {
                 };
                 let (proof, at, _) = Proof::from_receipt(&receipt).unwrap();
                 assert_eq!((proof, at), (made.proof, size));
-                assert_eq!(verify_receipt(&receipt, made.held, &keys).unwrap(), root_at(&tiles, size).unwrap());
+                assert_eq!(
+                    verify_receipt(&receipt, made.held, &keys).unwrap(),
+                    root_at(&tiles, size).unwrap()
+                );
             }
         }
     }

@@ -11,6 +11,7 @@ mod init;
 mod join;
 mod keys;
 mod plumbing;
+mod prove;
 mod questions;
 mod record;
 mod run;

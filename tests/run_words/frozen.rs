@@ -1,6 +1,6 @@
 //! What is frozen is what starts: files, names, drift, dirty trees, attempts, and jobs that are requeued.
 
-use crate::scene::{claimed, git, project, refused, run_dir, size};
+use crate::scene::{PATH, claimed, git, project, refused, run_dir, size};
 use crate::support::{Output, Person};
 
 #[test]
@@ -169,4 +169,26 @@ fn a_job_that_asks_twice_starts_once_and_a_requeued_one_again() {
     assert!(requeued.stderr.contains("presumed lost"), "{requeued:?}");
     assert_ne!(requeued.stdout.trim(), first);
     assert_eq!(claimed(&kim, "start").len(), 2);
+}
+
+#[test]
+fn a_run_that_a_job_starts_by_name_is_one_attempt_until_it_ends() {
+    let (_world, kim) = project();
+    let job = kim.with("SLURM_JOB_ID", "71");
+    let dir = std::path::Path::new(env!("CARGO_BIN_EXE_ledger")).parent().unwrap();
+    let path = format!("{}:{PATH}", dir.display());
+    let again = "test \"$(ledger start base)\" = \"$LEDGER_ATTEMPT\"";
+    let asked = job.with("PATH", &path).run(&["run", "--name", "base", "--", "sh", "-c", again]);
+    assert_eq!(asked.code, 0, "{asked:?}");
+    assert!(asked.stderr.contains("has started this attempt before"), "{asked:?}");
+    assert_eq!(claimed(&kim, "start").len(), 1);
+
+    // A loop in a batch script tries once more: its first attempt has ended, so this is another one.
+    let fails = ["run", "--name", "loop", "--", "false"];
+    assert_eq!(job.run(&fails).code, 1);
+    let second = job.run(&fails);
+    assert_eq!(second.code, 1);
+    assert!(!second.stderr.contains("before") && !second.stderr.contains("gap"), "{second:?}");
+    assert_eq!(claimed(&kim, "start").len(), 3);
+    assert_eq!(claimed(&kim, "end").len(), 3);
 }

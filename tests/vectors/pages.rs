@@ -86,7 +86,11 @@ impl<'a> Annotated<'a> {
                 let body = self.take(len);
                 let is_item = |byte: &u8| matches!(byte >> 5, 4 | 5);
                 let holds = is_tagged && len != SIGNATURE && body.first().is_some_and(is_item);
-                self.line(depth, &digits, &format!("bytes({len}){}", if holds { ", which hold" } else { "" }));
+                self.line(
+                    depth,
+                    &digits,
+                    &format!("bytes({len}){}", if holds { ", which hold" } else { "" }),
+                );
                 if holds {
                     let mut inner = Annotated { bytes: body, at: 0, text: String::new() };
                     inner.item(depth + 1, false);
