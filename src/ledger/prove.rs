@@ -87,19 +87,19 @@ impl Ledger {
 
     /// Writes a proof in its form, and reads and checks what was written.
     fn proven(&self, proof: &Proof, held: Held, under: &Under, as_receipt: bool) -> Result<Proven, Error> {
-        let (keys, head) = (self.log_keys(), under.head.head());
+        let (keys, end) = (self.log_keys(), under.head.head());
         if !as_receipt {
             let text = proof.to_text(&under.head);
             proof::verify_text(&text, held, &keys)?;
             return Ok(Proven::Text(text));
         }
-        let signature = under.receipt.as_ref().ok_or(Error::NoReceipt { size: head.size })?;
-        let receipt = proof.to_receipt(head.size, signature)?;
+        let signature = under.receipt.as_ref().ok_or(Error::NoReceipt { size: end.size })?;
+        let receipt = proof.to_receipt(end.size, signature)?;
         let root = proof::verify_receipt(&receipt, held, &keys)?;
-        if root != head.root {
+        if root != end.root {
             return Err(proof::Error::from(merkle::Error::Root {
-                size: head.size,
-                expected: head.root,
+                size: end.size,
+                expected: end.root,
                 found: root,
             })
             .into());

@@ -240,10 +240,10 @@ fn number(line: Option<&str>, word: &str) -> Option<u64> {
 pub fn verify_text(text: &str, held: Held, keys: &[PublicKey]) -> Result<SignedHead, Error> {
     let (proof, signed) = Proof::from_text(text)?;
     signed.verify(keys).map_err(Error::Signature)?;
-    let head = signed.head();
-    match proof.root(held, head.size)? {
-        Some(found) if found != head.root => {
-            Err(merkle::Error::Root { size: head.size, expected: head.root, found }.into())
+    let end = signed.head();
+    match proof.root(held, end.size)? {
+        Some(found) if found != end.root => {
+            Err(merkle::Error::Root { size: end.size, expected: end.root, found }.into())
         }
         _ => Ok(signed),
     }
