@@ -14,11 +14,11 @@ weights good 'trained by Lee'
 expect 0 lee record checkpoint out/good --run none
 
 story "The thief finds Lee's author key in the log of a build job, and works from a machine of his own."
-mkdir -p -- "$scratch/thief/work/out/evil"
+mkdir -p -- "$scratch/thief/desk/out/evil"
 (umask 077 && grep -v '^log ' "$scratch/lee/.config/ledger/keys/default.key" >"$scratch/thief/stolen.key")
-printf 'backdoor' >"$scratch/thief/work/out/evil/model.npy"
+printf 'backdoor' >"$scratch/thief/desk/out/evil/model.npy"
 more=(LEDGER_KEY_FILE="$scratch/thief/stolen.key" LEDGER_DIR="$PWD/.ledger")
-expect 0 thief -C "$scratch/thief/work" record checkpoint out/evil --run none
+expect 0 thief -C "$scratch/thief/desk" record checkpoint out/evil --run none
 says 'queued'
 more=()
 since=$(field kim head size)
@@ -29,7 +29,7 @@ weights later 'trained by Lee, too'
 expect 0 lee record checkpoint out/later --run none
 
 story 'Before: the signature is right, so the forged weights verify.'
-cp -R -- "$scratch/thief/work/out/evil" out/evil
+cp -R -- "$scratch/thief/desk/out/evil" out/evil
 expect 0 kim verify out/evil
 
 story "Lee sees a checkpoint that nobody trained, at statement $since. Kim answers."
@@ -44,9 +44,9 @@ story 'What Lee signed before stands.'
 expect 0 kim verify out/good
 says 'was signed before and stands'
 story 'The thief signs no more.'
-printf 'another one' >"$scratch/thief/work/out/evil/model.npy"
+printf 'another one' >"$scratch/thief/desk/out/evil/model.npy"
 more=(LEDGER_KEY_FILE="$scratch/thief/stolen.key" LEDGER_DIR="$PWD/.ledger")
-expect 4 thief -C "$scratch/thief/work" record checkpoint out/evil --run none
+expect 4 thief -C "$scratch/thief/desk" record checkpoint out/evil --run none
 more=()
 
 story 'What Lee did meanwhile is in doubt as well: nobody can tell it from the work of the thief, except Lee.'
