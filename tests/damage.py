@@ -92,7 +92,10 @@ def make_ledger(scratch: Path) -> Path:
     ledger("start", other, key="lee")
     ledger("end", other, "--status", "failed", "--reason", "by hand", key="lee")
     ledger("freeze", "--no-code", "--", "true")
-    ledger("key", "add", request, "--roles", "author")
+    ledger("revoke", two, "--reason", "trained on the test set")
+    theirs = next(key for key in json.loads(ledger("key", "ls", "--json"))["keys"]
+                  if "evaluator" in key["roles"] and "owner" not in key["roles"])
+    ledger("key", "revoke", theirs["key"], "--compromised-since", str(entries() - 2), "--reason", "laptop stolen")
     while (count := entries()) < STATEMENTS:
         ledger("record", "note", one, "-m", f"statement {count}")
     if count != STATEMENTS:

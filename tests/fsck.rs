@@ -202,6 +202,19 @@ fn a_head_that_was_rolled_back_is_finished_or_named() {
 }
 
 #[test]
+fn a_head_does_not_decide_how_much_is_read() {
+    let project = twenty();
+    let path = project.path(".ledger/log/checkpoint");
+    let head = fs::read_to_string(&path).unwrap();
+    for size in ["21", "257", "100000", "4000000000", "9223372036854775807"] {
+        put(&path, head.replacen("\n20\n", &format!("\n{size}\n"), 1).as_bytes());
+        let report = check(&project);
+        assert_eq!(report.exit(), 5, "{size}");
+        assert!(report.findings.len() < 5, "{size}: {:?}", report.findings);
+    }
+}
+
+#[test]
 fn what_is_left_over_or_strange_is_told_and_no_damage() {
     let project = twenty();
     project.lay(".ledger/tmp/half", b"x");

@@ -91,14 +91,24 @@ fn tile_bytes(
     }
 }
 
-fn tiles_of(level: Level, size: u64) -> impl Iterator<Item = Tile> {
-    (0..).map_while(move |n| Tile::at_size(level, n, size))
+/// Returns the tiles that a log of that size has in a row, as far as there are files, and the first one beyond.
+///
+/// The size is what a head says that nobody has checked yet, so it must not decide how much is done.
+fn tiles_to_read(durable: &Durable, level: Level, size: u64) -> Result<Vec<Tile>, Error> {
+    let row = Tile::at_size(level, 0, size).map(|first| first.full().path());
+    let row = row.as_deref().and_then(|path| path.strip_suffix("/000")).unwrap_or("tile");
+    let there = names_under(durable, &Path::new("log").join(row))?.into_iter().filter_map(|path| {
+        let tile = Tile::parse(path.to_str()?.strip_prefix("log/")?).ok()?;
+        (tile.level() == level).then(|| tile.n())
+    });
+    let beyond = there.max().map_or(0, |last| last + 1);
+    Ok((0..=beyond).map_while(|n| Tile::at_size(level, n, size)).collect())
 }
 
 /// Returns the leaf hash of each statement in the bundles, or nothing where one cannot be read.
 fn read_leaves(durable: &Durable, size: u64, report: &mut Report) -> Result<Vec<Option<StatementId>>, Error> {
     let mut leaves = Vec::new();
-    for tile in tiles_of(Level::Entries, size) {
+    for tile in tiles_to_read(durable, Level::Entries, size)? {
         let width = usize::from(tile.width());
         let before = leaves.len();
         if let Some((path, bytes)) = tile_bytes(durable, tile, MAX_BUNDLE, report)? {
@@ -121,7 +131,7 @@ fn read_leaves(durable: &Durable, size: u64, report: &mut Report) -> Result<Vec<
 /// Returns the leaf hashes that the tiles hold, or nothing where one cannot be read.
 fn read_hashes(durable: &Durable, size: u64, report: &mut Report) -> Result<Vec<Option<StatementId>>, Error> {
     let mut hashes = Vec::new();
-    for tile in tiles_of(Level::Hashes(0), size) {
+    for tile in tiles_to_read(durable, Level::Hashes(0), size)? {
         let before = hashes.len();
         if let Some(found) = hashes_of(durable, tile, report)? {
             hashes.extend(found.iter().map(|hash| Some(StatementId::from_bytes(*hash.as_bytes()))));
@@ -161,7 +171,7 @@ fn settle(
         .collect();
     let bundle = |index: u64| format!("statement {index}");
     let tile = |index: u64| {
-        let tile = Tile::at_size(Level::Hashes(0), index / u64::from(FULL), leaves.len() as u64);
+        let tile = Tile::at_size(Level::Hashes(0), index / u64::from(FULL), head.head().size);
         tile.map_or_else(String::new, |tile| format!("log/{}", tile.path()))
     };
     match (by_hashes, by_leaves) {

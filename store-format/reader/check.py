@@ -90,7 +90,9 @@ class Ledger:
             return self.find("log/checkpoint", error)
         # Two witnesses of the leaves: the bundles, and the tiles of level 0 beside them.
         entries, hashes, bundles = [], [], []
-        for number in range(-(-head.size // 256)):
+        # The size is not proven yet, so the files that are there decide how far to read, and one beyond is missed.
+        there = [tile[1] for tile in map(log.tile_of, self.files("log/tile/**/*")) if tile]
+        for number in range(min(-(-head.size // 256), max(there, default=-1) + 2)):
             width = min(256, head.size - 256 * number)
             path, held, bundle = self.tile("entries", number, width)
             try:
@@ -149,15 +151,14 @@ class Ledger:
                 self.tile(len(levels) - 1, number, min(256, len(levels[-1]) - 256 * number))
         commit_waits = (self.root / "log/heads" / log.grouped(len(self.leaves))).exists()
         for path in self.files("log/tile/**/*"):
-            name = re.fullmatch(r"log/tile/([0-7]|entries)((?:/x\d{3})*/\d{3})(?:\.p/([1-9]\d{0,2}))?", path)
-            if not name or path in judged or int(name[3] or 0) > 255 or (self.root / path).is_dir():
+            if not log.tile_of(path) or path in judged or (self.root / path).is_dir():
                 continue
-            level, width = 0 if name[1] == "entries" else int(name[1]), int(name[3] or 256)
-            start = 256 * int(re.sub("[/x]", "", name[2]))
-            want = (levels[level] if level < len(levels) else [])[start:start + width]
+            name, number, width = log.tile_of(path)
+            level = 0 if name == "entries" else int(name)
+            want = (levels[level] if level < len(levels) else [])[256 * number:256 * number + width]
             try:
                 content = self.read(path)
-                held = log.split_tile(content) if name[1] != "entries" else list(
+                held = log.split_tile(content) if name != "entries" else list(
                     map(leaf_hash, log.split_bundle(content, width)))
                 if len(held) != width or held[:len(want)] != want:
                     raise Malformed("it is not what the head covers")

@@ -22,6 +22,13 @@ def grouped(number: int) -> str:
     groups = f"{number:,}".split(",")
     return "/".join(["x" + group.zfill(3) for group in groups[:-1]] + [groups[-1].zfill(3)])
 
+def tile_of(path: str):
+    """Level, number and width out of the path of a tile or bundle; None for other paths."""
+    name = re.fullmatch(r"log/tile/([0-7]|entries)((?:/x\d{3})*/\d{3})(?:\.p/([1-9]\d{0,2}))?", path, re.ASCII)
+    if name and int(name[3] or 0) < 256:
+        return name[1], int(re.sub("[/x]", "", name[2])), int(name[3] or 256)
+    return None
+
 def split_tile(content: bytes) -> list:
     return [content[at:at + 32] for at in range(0, len(content), 32)]
 

@@ -117,6 +117,12 @@ def entry(value):
     return (sort < 4 and row(uint(), data(), *rest)(value) and value[1] not in (b"", b".", b"..")
             and not set(value[1]) & set(b"/\0"))
 
+TARGETS = {"claim": row(text, digest, uint(16)), "object": row(text, text, digest), "key": row(text, digest)}
+
+def target(value):
+    sort = value[0] if type(value) is list and value and text(value[0]) else None
+    return sort in TARGETS and TARGETS[sort](value) and (sort != "object" or value[1] in TABLE)
+
 inputs, texts = many(row(text, ref), by=first), mapping(text, 1)
 RECORDS = {
     "genesis": dict(nonce=nonce, rules=uint(32), parent_=parent),
@@ -144,6 +150,7 @@ RECORDS = {
                  binding=words("observed", "sealed", "asserted"),
                  metrics=many(fields(name=text, value=text, stderr_=text, n_=uint()), by=field("name"))),
     "note": dict(nonce=nonce, subject=ref, text=text),
+    "revocation": dict(nonce=nonce, target=target, since_=uint()),
     "tree": dict(entries_=many(entry, most=4096, by=lambda e: e[1]), split_=many(row(uint(8), digest), 1, by=first)),
     "sums": dict(tree=digest, below=many(digest), files=many(digest)),
     "tensors": dict(tensors=many(row(text, text, many(uint()), digest), by=first)),
@@ -205,7 +212,6 @@ FACTS = {
     "erasure": dict(objects=many(digest)),
     "name": dict(kind=TABLE, name=NAME, action={"assign", "retire", "reserve"}),
 }
-TARGETS = {"claim": row(text, digest, uint(16)), "object": row(text, text, digest), "key": row(text, digest)}
 
 def fault_of_facts(kind: str, facts: dict):
     """None, "unknown" or "bad-form": the first thing that is wrong, in the order that the page gives."""
