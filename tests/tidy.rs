@@ -58,6 +58,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("cel", &["contract/expr.rs"]),
     ("sled", &["index.rs"]),
     ("clap", &["cli/"]),
+    ("clap_complete", &["cli/completions.rs"]),
+    ("clap_mangen", &["cli/man.rs"]),
     ("glob", &["cli/record.rs"]),
     ("signal_hook", &["cli/"]),
 ];

@@ -9,6 +9,7 @@
 mod attempt;
 mod cat;
 mod child;
+mod completions;
 mod entries;
 mod error;
 mod eval;
@@ -23,6 +24,7 @@ mod key;
 mod keyring;
 mod log;
 mod ls;
+mod man;
 mod prompt;
 mod record;
 mod revoke;
@@ -117,6 +119,8 @@ enum Command {
     Head(head::Args),
     Entries(entries::Args),
     Sequence(sequence::Args),
+    Completions(completions::Args),
+    Man(man::Args),
     Help(help::Args),
     // One line for each command that is added.
 }
@@ -144,6 +148,8 @@ fn dispatch(command: Option<&Command>, context: &Context) -> Result<Answer, Fail
         Some(Command::Head(args)) => head::run(args, context),
         Some(Command::Entries(args)) => entries::run(args, context),
         Some(Command::Sequence(args)) => sequence::run(args, context),
+        Some(Command::Completions(args)) => completions::run(args, context),
+        Some(Command::Man(args)) => man::run(args, context),
         Some(Command::Help(args)) => help::run(args, context),
         // One line for each command that is added.
     }

@@ -9,6 +9,7 @@ mod freeze;
 mod help;
 mod init;
 mod join;
+mod keep;
 mod keys;
 mod plumbing;
 mod questions;
