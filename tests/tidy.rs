@@ -28,6 +28,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("fsck", 13),
     ("gate", 13),
     ("audit", 13),
+    ("backup", 14),
     ("bundle", 14),
     ("export", 14),
     ("remote", 15),

@@ -32,8 +32,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     if !dir.is_dir() {
         // Where a manual lies is for its readers, so the modes of the directory are not ours to choose.
         let message = format!("`{}` is no directory", args.dir.display());
-        return Err(Failure::new("bad-data", Exit::Usage, message)
-            .hint(format!("mkdir -p {}", quoted(&args.dir))));
+        return Err(
+            Failure::new("bad-data", Exit::Usage, message).hint(format!("mkdir -p {}", quoted(&args.dir)))
+        );
     }
     let mut answer = Answer::new("ledger.man/1");
     let mut paths = Vec::new();

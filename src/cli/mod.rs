@@ -6,10 +6,13 @@
 //! To add a command: one `mod` line, one variant of `Command`, one arm of `dispatch`. Its place among the
 //! groups of `--help` stands in `help.rs`.
 
+mod adopt;
 mod attempt;
+mod backup;
 mod cat;
 mod child;
 mod completions;
+mod doctor;
 mod entries;
 mod error;
 mod eval;
@@ -100,6 +103,7 @@ struct Global {
 #[derive(Debug, Subcommand)]
 enum Command {
     Init(init::Args),
+    Doctor(doctor::Args),
     Key(key::Args),
     Freeze(freeze::Args),
     Run(run::Args),
@@ -114,6 +118,8 @@ enum Command {
     Ls(ls::Args),
     Trace(trace::Args),
     Fsck(fsck::Args),
+    Backup(backup::Args),
+    Adopt(adopt::Args),
     Hash(hash::Args),
     Cat(cat::Args),
     Head(head::Args),
@@ -129,6 +135,7 @@ fn dispatch(command: Option<&Command>, context: &Context) -> Result<Answer, Fail
     match command {
         None => status::run(context),
         Some(Command::Init(args)) => init::run(args, context),
+        Some(Command::Doctor(args)) => doctor::run(args, context),
         Some(Command::Key(args)) => key::run(args, context),
         Some(Command::Freeze(args)) => freeze::run(args, context),
         Some(Command::Run(args)) => run::run(args, context),
@@ -143,6 +150,8 @@ fn dispatch(command: Option<&Command>, context: &Context) -> Result<Answer, Fail
         Some(Command::Ls(args)) => ls::run(args, context),
         Some(Command::Trace(args)) => trace::run(args, context),
         Some(Command::Fsck(args)) => fsck::run(args, context),
+        Some(Command::Backup(args)) => backup::run(args, context),
+        Some(Command::Adopt(args)) => adopt::run(args, context),
         Some(Command::Hash(args)) => hash::run(args, context),
         Some(Command::Cat(args)) => cat::run(args, context),
         Some(Command::Head(args)) => head::run(args, context),

@@ -11,13 +11,13 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use crate::durable::{self, Durable};
-use crate::id::ObjectId;
-use crate::ledger::{Stated, claims_of};
-use crate::log::files;
+use crate::id::{ObjectId, StatementId};
+use crate::ledger::{Ledger, Stated, claims_of};
 use crate::log::statement::Statement;
+use crate::log::{Log, files};
 use crate::model::content::{Node, Sums, Tensors, What};
 use crate::model::{self, Kind, TypedId};
-use crate::state::Standing;
+use crate::state::{Standing, State};
 use crate::store::{self, Entry, Store};
 use crate::verify::{Finding, Severity, chain_text, contradiction};
 
@@ -61,11 +61,39 @@ pub(super) fn check(
         let path = store::place(id).display().to_string();
         report.damaged("object", path, chain_text(&error));
     }
-    let Some(log) = log else { return Ok(()) };
-    let mut need = Need { log, store: &store, open: BTreeMap::new(), seen: BTreeSet::new() };
+    let Some(rebuilt) = log else { return Ok(()) };
+    let mut need = Need::new(&rebuilt.log, &rebuilt.state, rebuilt.head.head().size, &store);
     need.claims(&damaged, report)?;
     need.follow(&there, &damaged, report);
     Ok(())
+}
+
+/// Looks for what an opened ledger needs in a store, whose objects count as sound.
+pub(super) fn lacking(ledger: &Ledger, store: &Store, report: &mut Report) -> Result<(), Error> {
+    let there: BTreeSet<ObjectId> = store.ids().map_err(disk)?.into_iter().collect();
+    let mut need = Need::new(ledger.log(), ledger.state(), ledger.head().head().size, store);
+    need.claims(&BTreeSet::new(), report)?;
+    need.follow(&there, &BTreeSet::new(), report);
+    Ok(())
+}
+
+/// Returns those of some statements that name something that is not in the store of a ledger.
+pub(super) fn without_objects(
+    ledger: &Ledger,
+    statements: &[Statement<'_>],
+) -> Result<Vec<StatementId>, Error> {
+    let there: BTreeSet<ObjectId> = ledger.store().ids().map_err(disk)?.into_iter().collect();
+    let lacks = |statement: &&Statement<'_>| {
+        let mut report = Report::default();
+        let mut need = Need::new(ledger.log(), ledger.state(), 0, ledger.store());
+        for claim in claims_of(0, statement) {
+            need.add("", claim.object, 0);
+            claim.links.iter().for_each(|(role, target)| need.add(role, *target, 0));
+        }
+        need.follow(&there, &BTreeSet::new(), &mut report);
+        report.is_damaged()
+    };
+    Ok(statements.iter().filter(lacks).map(|statement| statement.id).collect())
 }
 
 fn disk(error: store::Error) -> Error {
@@ -82,13 +110,19 @@ fn disk(error: store::Error) -> Error {
 
 /// What is still to be looked for, with the statement that needs it.
 struct Need<'a> {
-    log: &'a Rebuilt,
+    log: &'a Log,
+    state: &'a State,
+    size: u64,
     store: &'a Store,
     open: BTreeMap<TypedId, u32>,
     seen: BTreeSet<TypedId>,
 }
 
-impl Need<'_> {
+impl<'a> Need<'a> {
+    fn new(log: &'a Log, state: &'a State, size: u64, store: &'a Store) -> Self {
+        Self { log, state, size, store, open: BTreeMap::new(), seen: BTreeSet::new() }
+    }
+
     fn add(&mut self, role: &str, id: TypedId, index: u32) {
         // A root that is one file is the user's data, which stays where it is.
         let is_kept = !(role == "root" && id.kind == Kind::Blob);
@@ -99,12 +133,12 @@ impl Need<'_> {
 
     /// Collects what accepted claims are about and link, and holds claims against their records.
     fn claims(&mut self, damaged: &BTreeSet<ObjectId>, report: &mut Report) -> Result<(), Error> {
-        let size = self.log.head.head().size;
         let mut claims: Vec<Stated> = Vec::new();
-        let read = self.log.log.statements::<files::Error>(size, 0, &mut |first, entries| {
+        let (log, size) = (self.log, self.size);
+        let read = log.statements::<files::Error>(size, 0, &mut |first, entries| {
             for (entry, index) in entries.iter().zip(first as u32..) {
                 let Ok(statement) = Statement::parse(entry) else { continue };
-                if !matches!(self.log.state.statement(statement.id), Some((_, Standing::Accepted))) {
+                if !matches!(self.state.statement(statement.id), Some((_, Standing::Accepted))) {
                     continue;
                 }
                 claims.extend(claims_of(index, &statement));
@@ -136,7 +170,11 @@ impl Need<'_> {
     /// Looks for everything on the list, and adds what the found records and tree nodes name.
     fn follow(&mut self, there: &BTreeSet<ObjectId>, damaged: &BTreeSet<ObjectId>, report: &mut Report) {
         while let Some((id, index)) = self.open.pop_first() {
-            if !self.seen.insert(id) || damaged.contains(&id.id) {
+            if !self.seen.insert(id) {
+                continue;
+            }
+            if damaged.contains(&id.id) {
+                report.whole = report.whole.min(u64::from(index));
                 continue;
             }
             if !there.contains(&id.id) {
@@ -159,7 +197,7 @@ impl Need<'_> {
     }
 
     fn missing(&self, id: TypedId, index: u32, report: &mut Report) {
-        if self.log.state.erased(id.id).is_some() {
+        if self.state.erased(id.id).is_some() {
             return;
         }
         // These may be left out when a ledger is handed on; everything else holds without them.
@@ -167,6 +205,9 @@ impl Need<'_> {
             Kind::Private | Kind::Holder | Kind::About => Severity::Warn,
             _ => Severity::Damaged,
         };
+        if severity == Severity::Damaged {
+            report.whole = report.whole.min(u64::from(index));
+        }
         let text = format!("{id} is missing; statement {index} needs it");
         let finding = Finding::new(severity, "missing", text).on(id);
         report.findings.push(finding.at(store::place(id.id).display().to_string()));

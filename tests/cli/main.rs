@@ -5,6 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests lay files and read one variable")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what a test cannot do without ends it")]
 
+mod backup;
 mod freeze;
 mod help;
 mod init;
