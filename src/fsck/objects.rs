@@ -5,7 +5,7 @@
 //! these link, and small captured files. Large data stay where they were and are not looked for. Display names
 //! and private records may have been left out on purpose.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -114,20 +114,21 @@ struct Need<'a> {
     state: &'a State,
     size: u64,
     store: &'a Store,
-    open: BTreeMap<TypedId, u32>,
+    /// Those of earlier statements come first, so that each thing is known by the first that needs it.
+    open: BTreeSet<(u32, TypedId)>,
     seen: BTreeSet<TypedId>,
 }
 
 impl<'a> Need<'a> {
     fn new(log: &'a Log, state: &'a State, size: u64, store: &'a Store) -> Self {
-        Self { log, state, size, store, open: BTreeMap::new(), seen: BTreeSet::new() }
+        Self { log, state, size, store, open: BTreeSet::new(), seen: BTreeSet::new() }
     }
 
     fn add(&mut self, role: &str, id: TypedId, index: u32) {
         // A root that is one file is the user's data, which stays where it is.
         let is_kept = !(role == "root" && id.kind == Kind::Blob);
         if is_kept && !self.seen.contains(&id) {
-            self.open.entry(id).or_insert(index);
+            self.open.insert((index, id));
         }
     }
 
@@ -169,7 +170,7 @@ impl<'a> Need<'a> {
 
     /// Looks for everything on the list, and adds what the found records and tree nodes name.
     fn follow(&mut self, there: &BTreeSet<ObjectId>, damaged: &BTreeSet<ObjectId>, report: &mut Report) {
-        while let Some((id, index)) = self.open.pop_first() {
+        while let Some((index, id)) = self.open.pop_first() {
             if !self.seen.insert(id) {
                 continue;
             }
