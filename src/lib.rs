@@ -88,6 +88,7 @@
 //! | [`lineage`] | what something came from, and what came from it |
 //! | [`verify`] | every check of a checkpoint and of the chain behind it, all findings |
 //! | [`fsck`] | every file of a ledger against what it must be |
+//! | [`backup`] | a copy of a ledger that is a whole ledger at every moment |
 //! | [`cli`] | the command line: the only part that prints, exits, or reads the clock and the environment |
 //!
 //! Begin with [`ledger::Ledger`] to read, [`ledger::Transaction`] to write, [`acts`] for whole steps of a run,
@@ -96,6 +97,7 @@
 //! specified under `store-format/`.
 
 pub mod acts;
+pub mod backup;
 pub mod capture;
 pub mod cli;
 pub mod codec;

@@ -25,6 +25,8 @@ pub const DAMAGED: &str = "damaged";
 const MAX_RECHECK: u64 = 16 << 20;
 /// Bytes copied at a time.
 const CHUNK: usize = 1 << 20;
+/// Objects that are held at a time while many are copied.
+const MAX_HELD: usize = 128;
 
 /// Why an object cannot be put or had.
 #[derive(Debug, thiserror::Error)]
@@ -128,6 +130,74 @@ impl Store {
             let _ = staged.publish(&place)?;
         }
         Ok(print)
+    }
+
+    /// Copies objects of another store durably, and tells of each what it has written or why it could not.
+    ///
+    /// Each is hashed on the way: what is not the object that its name says, or is not there, is told and not
+    /// written. An error is about this store, and ends the copying.
+    pub fn copy_from(
+        &self,
+        other: &Self,
+        ids: &[ObjectId],
+        told: &mut dyn FnMut(ObjectId, Result<u64, Error>),
+    ) -> Result<(), Error> {
+        let (mut held, mut bytes) = (Vec::new(), 0);
+        for id in ids {
+            match other.get(*id, CHUNK) {
+                Ok(object) => {
+                    bytes += object.len();
+                    held.push((*id, object));
+                    if held.len() >= MAX_HELD || bytes >= MAX_RECHECK as usize {
+                        self.put_held(&mut held, told)?;
+                        bytes = 0;
+                    }
+                }
+                Err(Error::TooLarge { .. }) => {
+                    let copied = self.stream_from(other, *id)?;
+                    told(*id, copied);
+                }
+                Err(error) => told(*id, Err(error)),
+            }
+        }
+        self.put_held(&mut held, told)
+    }
+
+    fn put_held(
+        &self,
+        held: &mut Vec<(ObjectId, Vec<u8>)>,
+        told: &mut dyn FnMut(ObjectId, Result<u64, Error>),
+    ) -> Result<(), Error> {
+        let objects: Vec<_> = held.iter().map(|(id, bytes)| (*id, bytes.as_slice())).collect();
+        self.put_hashed(&objects)?;
+        held.drain(..).for_each(|(id, bytes)| told(id, Ok(bytes.len() as u64)));
+        Ok(())
+    }
+
+    /// Copies one large object; the inner error is about the other store.
+    fn stream_from(&self, other: &Self, id: ObjectId) -> Result<Result<u64, Error>, Error> {
+        let place = place(id);
+        let mut file = match other.durable.open(&place) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Ok(Err(Error::Missing { id })),
+            Err(error) => return Ok(Err(error.into())),
+        };
+        let mut staged = self.durable.stage(Kind::Immutable)?;
+        let print = match copy(&mut file, Digests::Blake3, |chunk| Ok(staged.append(chunk)?)) {
+            Ok(print) => print,
+            Err(error @ Error::Read(_)) => return Ok(Err(error)),
+            Err(error) => return Err(error),
+        };
+        if print.blake3 != id {
+            return Ok(Err(Error::Damaged { id, found: print.blake3 }));
+        }
+        if self.durable.stat(&place)?.is_some() && !self.is_sound(id, print.size)? {
+            self.keep_damaged(id)?;
+            staged.replace(&place)?;
+        } else {
+            let _ = staged.publish(&place)?;
+        }
+        Ok(Ok(print.size))
     }
 
     /// Returns whether what lies at an object's place may be taken for it.
@@ -453,6 +523,39 @@ mod tests {
             assert_eq!(store.copy_to(print.blake3, &mut copy).unwrap(), size as u64);
             assert_eq!(copy, bytes);
         }
+    }
+
+    #[test]
+    fn only_sound_objects_are_copied_and_a_torn_copy_is_mended() {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (source, target) = (store(from.path()), store(to.path()));
+        let mut objects: Vec<Vec<u8>> = (0..300u32).map(|n| n.to_le_bytes().to_vec()).collect();
+        objects.push(vec![1; CHUNK + 1]);
+        objects.push(vec![2; CHUNK + 1]);
+        let ids = source.put_many(&objects).unwrap();
+        let (small, large, absent) = (ids[0], ids[301], id::object_id(b"absent"));
+        for (id, bad) in [(small, vec![9; 4]), (large, vec![3; CHUNK + 1])] {
+            fs::remove_file(from.path().join(place(id))).unwrap();
+            lay(from.path(), &place(id), &bad);
+        }
+        lay(to.path(), &place(ids[1]), b"torn");
+        lay(to.path(), &place(ids[300]), b"torn");
+        let wanted: Vec<ObjectId> = ids.iter().copied().chain([absent]).collect();
+        let mut told = Vec::new();
+        target.copy_from(&source, &wanted, &mut |id, copied| told.push((id, copied))).unwrap();
+        assert_eq!(told.len(), wanted.len());
+        for (id, copied) in told {
+            if id == small || id == large {
+                assert!(matches!(copied, Err(Error::Damaged { .. })));
+                assert!(!target.contains(id).unwrap());
+            } else if id == absent {
+                assert!(matches!(copied, Err(Error::Missing { .. })));
+            } else {
+                assert_eq!(target.get(id, 2 * CHUNK).unwrap().len() as u64, copied.unwrap());
+            }
+        }
+        assert_eq!(target.ids().unwrap().len(), 300);
+        assert_eq!(fs::read_dir(to.path().join("tmp")).unwrap().count(), 0);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The executed pages, and whether the reader is expected to stand in the project already.
-const PAGES: [(&str, bool); 2] = [("README.md", true), ("docs/tutorial.md", false)];
+const PAGES: [(&str, bool); 3] = [("README.md", true), ("docs/tutorial.md", false), ("docs/backup.md", true)];
 
 #[test]
 fn the_readme_says_what_happens() {
@@ -31,6 +31,11 @@ fn the_readme_says_what_happens() {
 #[test]
 fn the_tutorial_says_what_happens() {
     check(PAGES[1].0, PAGES[1].1);
+}
+
+#[test]
+fn the_page_on_backups_says_what_happens() {
+    check(PAGES[2].0, PAGES[2].1);
 }
 
 #[test]
@@ -61,7 +66,7 @@ fn no_transcript_goes_unexecuted() {
 fn links_between_pages_lead_somewhere() {
     for page in ["README.md", "CHANGELOG.md", "docs/tutorial.md", "docs/concepts.md", "docs/architecture.md"]
         .into_iter()
-        .chain(["docs/threat-model.md", "docs/trust.md", "docs/gaps.md"])
+        .chain(["docs/threat-model.md", "docs/trust.md", "docs/gaps.md", "docs/backup.md"])
     {
         let text = read(page);
         let folder = repository().join(page).parent().unwrap().to_owned();

@@ -28,6 +28,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("fsck", 13),
     ("gate", 13),
     ("audit", 13),
+    ("backup", 14),
     ("bundle", 14),
     ("export", 14),
     ("remote", 15),
@@ -58,6 +59,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("cel", &["contract/expr.rs"]),
     ("sled", &["index.rs"]),
     ("clap", &["cli/"]),
+    ("clap_complete", &["cli/completions.rs"]),
+    ("clap_mangen", &["cli/man.rs"]),
     ("glob", &["cli/record.rs"]),
     ("signal_hook", &["cli/"]),
 ];

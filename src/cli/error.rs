@@ -14,7 +14,7 @@ use crate::capture::{code, config, environment, results, safetensors, walk, weig
 use crate::ledger::ResolveError;
 use crate::log::{files, key, note, sealed, statement};
 use crate::state::Reason;
-use crate::{codec, durable, fsck, id, ledger, model, store, verify};
+use crate::{backup, codec, durable, fsck, id, ledger, model, store, verify};
 
 use super::settings::quoted;
 use super::ui::{Exit, size};
@@ -145,9 +145,11 @@ fn of_ledger(error: &ledger::Error) -> Class {
         Error::NotALedger { .. } => NOT_A_LEDGER,
         Error::Format { found, .. } if !found.starts_with("ledger-format/") => DAMAGED,
         Error::Format { .. } | Error::Rules { .. } => NEWER,
-        Error::Copied { .. } => {
-            ("copy", Exit::Refused, Some("give the command in the directory that this was copied from"))
-        }
+        Error::Copied { .. } => (
+            "copy",
+            Exit::Refused,
+            Some("write where this was copied from; if that is gone for good: ledger adopt"),
+        ),
         Error::Behind { .. } => {
             ("behind", Exit::Unknown, Some("bring back the newest copy of this ledger's directory"))
         }
@@ -298,6 +300,40 @@ impl From<verify::Error> for Failure {
             verify::Error::Walk(error) => error.into(),
             verify::Error::Weights(error) => error.into(),
             verify::Error::Ledger(error) => error.into(),
+        }
+    }
+}
+
+impl From<backup::Error> for Failure {
+    fn from(error: backup::Error) -> Self {
+        use backup::Error;
+        let message = error.to_string();
+        let told = |slug, exit, hint: &str| Self::new(slug, exit, message.clone()).hint(hint);
+        match error {
+            Error::Ledger(error) => error.into(),
+            Error::Unusable { source, .. } => {
+                told("exists", Exit::Refused, "leave it as it is, and name another directory").because(source)
+            }
+            Error::Itself { .. } => {
+                told("usage", Exit::Usage, "name a directory elsewhere, better on another disk")
+            }
+            Error::NotABackup { .. } => told("exists", Exit::Refused, "name another directory"),
+            Error::Foreign { found, .. } => {
+                told("exists", Exit::Refused, "give each ledger a directory of its own")
+                    .fact(format!("ledger  {found}"))
+            }
+            Error::Newer { .. } => told(
+                "behind",
+                Exit::Unknown,
+                "statements are lost here: restore the backup, or ask who changed this ledger",
+            ),
+            Error::Fork { here, backup, .. } => told(
+                "fork",
+                Exit::Damaged,
+                "keep both, and ask an owner which log is the right one: ledger head",
+            )
+            .fact(format!("here    {here}"))
+            .fact(format!("backup  {backup}")),
         }
     }
 }

@@ -6,7 +6,6 @@ use crate::durable::Durable;
 use crate::fsck::{self, Report};
 use crate::ledger::Ledger;
 use crate::state::State;
-use crate::verify;
 
 use super::error::Failure;
 use super::settings::{Context, disk};
@@ -63,8 +62,7 @@ fn reindex(root: &Path, context: &Context) -> Result<(), Failure> {
 
 fn answer(report: &Report, context: &Context) -> Answer {
     let mut answer = Answer::new("ledger.fsck/1");
-    let damaged =
-        report.findings.iter().filter(|finding| finding.severity == verify::Severity::Damaged).count();
+    let damaged = report.damage().count();
     let (objects, statements) = (report.objects, report.statements);
     let seen = format!(
         "{} and {} ({})",
@@ -81,6 +79,9 @@ fn answer(report: &Report, context: &Context) -> Answer {
     }
     answer.findings = report.findings.iter().map(told).collect();
     list(&mut answer, &context.ui);
+    if report.whole < report.size {
+        answer.line(format!("whole up to statement {} of {}", report.whole, report.size));
+    }
     if damaged > 0 {
         answer.line("hint: take the named files from a backup or from another copy of the ledger");
     }
@@ -88,5 +89,7 @@ fn answer(report: &Report, context: &Context) -> Answer {
     answer.set("objects", objects);
     answer.set("bytes", report.bytes);
     answer.set("damaged", damaged);
+    answer.set("size", report.size);
+    answer.set("whole", report.whole);
     answer
 }

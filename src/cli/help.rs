@@ -35,7 +35,7 @@ const TEMPLATE: &str = "{before-help}{about-with-newline}\n{usage-heading} {usag
 /// Stands below the help of each command.
 const EVERYWHERE: &str = "`ledger --help` lists the flags of every command";
 
-const EXIT_CODES: &str = "\
+pub(super) const EXIT_CODES: &str = "\
 0    everything asked for was done and checked
 1    the answer is no
 2    a flag, contract, policy or configuration is wrong

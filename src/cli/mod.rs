@@ -6,9 +6,13 @@
 //! To add a command: one `mod` line, one variant of `Command`, one arm of `dispatch`. Its place among the
 //! groups of `--help` stands in `help.rs`.
 
+mod adopt;
 mod attempt;
+mod backup;
 mod cat;
 mod child;
+mod completions;
+mod doctor;
 mod entries;
 mod error;
 mod eval;
@@ -23,6 +27,7 @@ mod key;
 mod keyring;
 mod log;
 mod ls;
+mod man;
 mod prompt;
 mod prove;
 mod record;
@@ -99,6 +104,7 @@ struct Global {
 #[derive(Debug, Subcommand)]
 enum Command {
     Init(init::Args),
+    Doctor(doctor::Args),
     Key(key::Args),
     Freeze(freeze::Args),
     Run(run::Args),
@@ -113,12 +119,16 @@ enum Command {
     Ls(ls::Args),
     Trace(trace::Args),
     Fsck(fsck::Args),
+    Backup(backup::Args),
+    Adopt(adopt::Args),
     Hash(hash::Args),
     Cat(cat::Args),
     Head(head::Args),
     Prove(prove::Args),
     Entries(entries::Args),
     Sequence(sequence::Args),
+    Completions(completions::Args),
+    Man(man::Args),
     Help(help::Args),
     // One line for each command that is added.
 }
@@ -127,6 +137,7 @@ fn dispatch(command: Option<&Command>, context: &Context) -> Result<Answer, Fail
     match command {
         None => status::run(context),
         Some(Command::Init(args)) => init::run(args, context),
+        Some(Command::Doctor(args)) => doctor::run(args, context),
         Some(Command::Key(args)) => key::run(args, context),
         Some(Command::Freeze(args)) => freeze::run(args, context),
         Some(Command::Run(args)) => run::run(args, context),
@@ -141,12 +152,16 @@ fn dispatch(command: Option<&Command>, context: &Context) -> Result<Answer, Fail
         Some(Command::Ls(args)) => ls::run(args, context),
         Some(Command::Trace(args)) => trace::run(args, context),
         Some(Command::Fsck(args)) => fsck::run(args, context),
+        Some(Command::Backup(args)) => backup::run(args, context),
+        Some(Command::Adopt(args)) => adopt::run(args, context),
         Some(Command::Hash(args)) => hash::run(args, context),
         Some(Command::Cat(args)) => cat::run(args, context),
         Some(Command::Head(args)) => head::run(args, context),
         Some(Command::Prove(args)) => prove::run(args, context),
         Some(Command::Entries(args)) => entries::run(args, context),
         Some(Command::Sequence(args)) => sequence::run(args, context),
+        Some(Command::Completions(args)) => completions::run(args, context),
+        Some(Command::Man(args)) => man::run(args, context),
         Some(Command::Help(args)) => help::run(args, context),
         // One line for each command that is added.
     }

@@ -8,6 +8,7 @@
 //! calls that have not returned. Directories, once made, are expected to stay: nothing here removes one.
 
 pub mod disk;
+pub mod examine;
 pub mod fault;
 pub mod fresh;
 pub mod lock;

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -97,6 +97,20 @@ impl Durable {
         }
         entries.sort_unstable();
         Ok(entries)
+    }
+
+    /// Returns the files below a directory, in order.
+    pub fn files_under(&self, rel: &Path) -> Result<Vec<PathBuf>, Error> {
+        let mut files = Vec::new();
+        let mut open = vec![rel.to_owned()];
+        while let Some(dir) = open.pop() {
+            for entry in self.list(&dir)? {
+                let path = dir.join(&entry.name);
+                if entry.is_dir { open.push(path) } else { files.push(path) }
+            }
+        }
+        files.sort_unstable();
+        Ok(files)
     }
 
     /// Returns device and inode of the root, which a copy does not share.

@@ -13,12 +13,11 @@ use crate::log::tile::parse_grouped;
 use crate::log::tree;
 use crate::verify::chain_text;
 
-use super::log::names_under;
 use super::{Error, Rebuilt, Report, is_about_content};
 
 /// Checks all head files.
 pub(super) fn check(durable: &Durable, log: Option<&Rebuilt>, report: &mut Report) -> Result<(), Error> {
-    for path in names_under(durable, Path::new("log/heads"))? {
+    for path in durable.files_under(Path::new("log/heads"))? {
         let at = path.display().to_string();
         let Some(extends) = at.strip_prefix("log/heads/").and_then(parse_grouped) else {
             report.warn("stray", at, "it is not the name of a head file");

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::durable::{self, Durable};
 use crate::id::{LedgerId, StatementId, TreeHash, statement_id};
+use crate::ledger;
 use crate::log::key::PublicKey;
 use crate::log::merkle::CompactRange;
 use crate::log::note::{self, SignedHead};
@@ -42,6 +43,13 @@ pub(super) fn check(
     let size = head.head().size;
     let leaves = read_leaves(durable, size, report)?;
     let hashes = read_hashes(durable, size, report)?;
+    report.size = size;
+    let same = leaves.iter().zip(&hashes).take_while(|(leaf, hash)| leaf.is_some() && leaf == hash);
+    report.whole = same.count() as u64;
+    if report.whole < size {
+        // Older tiles may hold what the ones of this size should.
+        report.whole = report.whole.max(log.whole(size));
+    }
     let Some(tiles) = settle(&head, &leaves, &hashes, report) else { return Ok(None) };
     check_upper_tiles(durable, size, &tiles, report)?;
     check_names(durable, size, &log, &tiles, report)?;
@@ -97,7 +105,7 @@ fn tile_bytes(
 fn tiles_to_read(durable: &Durable, level: Level, size: u64) -> Result<Vec<Tile>, Error> {
     let row = Tile::at_size(level, 0, size).map(|first| first.full().path());
     let row = row.as_deref().and_then(|path| path.strip_suffix("/000")).unwrap_or("tile");
-    let there = names_under(durable, &Path::new("log").join(row))?.into_iter().filter_map(|path| {
+    let there = durable.files_under(&Path::new("log").join(row))?.into_iter().filter_map(|path| {
         let tile = Tile::parse(path.to_str()?.strip_prefix("log/")?).ok()?;
         (tile.level() == level).then(|| tile.n())
     });
@@ -247,7 +255,9 @@ fn check_names(
     report: &mut Report,
 ) -> Result<(), Error> {
     let is_unfinished = matches!(log.head_file(size), Ok(Some(_)));
-    for path in names_under(durable, Path::new("log/tile"))? {
+    // Whoever copies a directory while others write may read the head first.
+    let is_copy = ledger::is_copy(durable).unwrap_or(false);
+    for path in durable.files_under(Path::new("log/tile"))? {
         let text = path.display().to_string();
         let tile = text.strip_prefix("log/").and_then(|path| Tile::parse(path).ok());
         let Some(tile) = tile else {
@@ -269,6 +279,7 @@ fn check_names(
                 }
             }
             _ if is_unfinished => report.left_over(text, "written by a commit that is not published yet"),
+            _ if is_copy => report.left_over(text, "written while this copy was made, after its head"),
             _ => report.damaged("tile", text, "it is beyond the head, which no commit explains"),
         }
     }
@@ -295,20 +306,6 @@ fn is_of_tree(tile: Tile, bytes: &[u8], tiles: &MemoryTiles) -> bool {
             hashes.is_ok_and(|hashes| tile::decode_hashes(tile, bytes).is_ok_and(|found| found == hashes))
         }
     }
-}
-
-/// Returns the files below a directory, in order.
-pub(super) fn names_under(durable: &Durable, dir: &Path) -> Result<Vec<PathBuf>, Error> {
-    let mut names = Vec::new();
-    let mut open = vec![dir.to_owned()];
-    while let Some(dir) = open.pop() {
-        for entry in durable.list(&dir)? {
-            let path = dir.join(&entry.name);
-            if entry.is_dir { open.push(path) } else { names.push(path) }
-        }
-    }
-    names.sort_unstable();
-    Ok(names)
 }
 
 /// Folds all statements with all signatures, and checks who signed the head.

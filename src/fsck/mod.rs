@@ -14,13 +14,13 @@ use std::sync::Arc;
 
 use crate::codec;
 use crate::durable::{self, Disk, Durable};
-use crate::id::statement_id;
-use crate::ledger::{self, DIR, FORMAT};
+use crate::id::{StatementId, statement_id};
+use crate::ledger::{self, DIR, FORMAT, Ledger};
 use crate::log::Log;
 use crate::log::note::SignedHead;
 use crate::log::statement::{MAX_STATEMENT, Statement};
 use crate::state::State;
-use crate::store;
+use crate::store::{self, Store};
 use crate::verify::{Finding, Severity};
 
 /// Why a ledger cannot be checked at all. What is wrong with it is a finding.
@@ -44,14 +44,23 @@ pub struct Report {
     pub objects: u64,
     /// Statements that were folded.
     pub statements: u64,
+    /// Statements that the head covers; nothing where there is no head.
+    pub size: u64,
+    /// Statements from the first one on that are here with all that they need.
+    pub whole: u64,
     /// Bytes that were read from the store.
     pub bytes: u64,
 }
 
 impl Report {
+    /// Returns what is damaged.
+    pub fn damage(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.severity == Severity::Damaged)
+    }
+
     /// Whether something is damaged.
     pub fn is_damaged(&self) -> bool {
-        self.findings.iter().any(|finding| finding.severity == Severity::Damaged)
+        self.damage().next().is_some()
     }
 
     /// Returns the exit code that the answer has on a command line.
@@ -71,6 +80,29 @@ impl Report {
     fn left_over(&mut self, at: impl Into<String>, text: impl Into<String>) {
         self.findings.push(Finding::new(Severity::Ok, "left-over", text).at(at));
     }
+}
+
+/// Looks for everything that the statements of an opened ledger need, in a store that may be another one.
+///
+/// Objects are not hashed, except records, which are read for what they name.
+pub fn lacking(ledger: &Ledger, store: &Store) -> Result<Report, Error> {
+    let mut report = Report::default();
+    report.size = ledger.head().head().size;
+    report.whole = report.size;
+    objects::lacking(ledger, store, &mut report)?;
+    Ok(report)
+}
+
+/// Returns the queued statements of a ledger that name objects which are not there.
+///
+/// Whoever queues a statement stores its objects first, so only a copy that was made meanwhile has such ones.
+pub fn queued_without_objects(ledger: &Ledger) -> Result<Vec<StatementId>, Error> {
+    let mut queued = Vec::new();
+    for path in ledger.durable().files_under(Path::new("log/pending"))? {
+        queued.extend(ledger.durable().read(&path, MAX_STATEMENT).ok().flatten());
+    }
+    let statements: Vec<Statement<'_>> = queued.iter().filter_map(|raw| Statement::parse(raw).ok()).collect();
+    objects::without_objects(ledger, &statements)
 }
 
 /// Checks everything under a ledger's directory; `progress` is told of bytes of objects as they are hashed.

@@ -11,13 +11,13 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use crate::durable::{self, Durable};
-use crate::id::ObjectId;
-use crate::ledger::{Stated, claims_of};
-use crate::log::files;
+use crate::id::{ObjectId, StatementId};
+use crate::ledger::{Ledger, Stated, claims_of};
 use crate::log::statement::Statement;
+use crate::log::{Log, files};
 use crate::model::content::{Node, Sums, Tensors, What};
 use crate::model::{self, Kind, TypedId};
-use crate::state::Standing;
+use crate::state::{Standing, State};
 use crate::store::{self, Entry, Store};
 use crate::verify::{Finding, Severity, chain_text, contradiction};
 
@@ -61,11 +61,39 @@ pub(super) fn check(
         let path = store::place(id).display().to_string();
         report.damaged("object", path, chain_text(&error));
     }
-    let Some(log) = log else { return Ok(()) };
-    let mut need = Need { log, store: &store, open: BTreeMap::new(), seen: BTreeSet::new() };
+    let Some(rebuilt) = log else { return Ok(()) };
+    let mut need = Need::new(&rebuilt.log, &rebuilt.state, rebuilt.head.head().size, &store);
     need.claims(&damaged, report)?;
     need.follow(&there, &damaged, report);
     Ok(())
+}
+
+/// Looks for what an opened ledger needs in a store, whose objects count as sound.
+pub(super) fn lacking(ledger: &Ledger, store: &Store, report: &mut Report) -> Result<(), Error> {
+    let there: BTreeSet<ObjectId> = store.ids().map_err(disk)?.into_iter().collect();
+    let mut need = Need::new(ledger.log(), ledger.state(), ledger.head().head().size, store);
+    need.claims(&BTreeSet::new(), report)?;
+    need.follow(&there, &BTreeSet::new(), report);
+    Ok(())
+}
+
+/// Returns those of some statements that name something that is not in the store of a ledger.
+pub(super) fn without_objects(
+    ledger: &Ledger,
+    statements: &[Statement<'_>],
+) -> Result<Vec<StatementId>, Error> {
+    let there: BTreeSet<ObjectId> = ledger.store().ids().map_err(disk)?.into_iter().collect();
+    let lacks = |statement: &&Statement<'_>| {
+        let mut report = Report::default();
+        let mut need = Need::new(ledger.log(), ledger.state(), 0, ledger.store());
+        for claim in claims_of(0, statement) {
+            need.add("", claim.object, 0);
+            claim.links.iter().for_each(|(role, target)| need.add(role, *target, 0));
+        }
+        need.follow(&there, &BTreeSet::new(), &mut report);
+        report.is_damaged()
+    };
+    Ok(statements.iter().filter(lacks).map(|statement| statement.id).collect())
 }
 
 fn disk(error: store::Error) -> Error {
@@ -82,29 +110,36 @@ fn disk(error: store::Error) -> Error {
 
 /// What is still to be looked for, with the statement that needs it.
 struct Need<'a> {
-    log: &'a Rebuilt,
+    log: &'a Log,
+    state: &'a State,
+    size: u64,
     store: &'a Store,
-    open: BTreeMap<TypedId, u32>,
+    /// Those of earlier statements come first, so that each thing is known by the first that needs it.
+    open: BTreeSet<(u32, TypedId)>,
     seen: BTreeSet<TypedId>,
 }
 
-impl Need<'_> {
+impl<'a> Need<'a> {
+    fn new(log: &'a Log, state: &'a State, size: u64, store: &'a Store) -> Self {
+        Self { log, state, size, store, open: BTreeSet::new(), seen: BTreeSet::new() }
+    }
+
     fn add(&mut self, role: &str, id: TypedId, index: u32) {
         // A root that is one file is the user's data, which stays where it is.
         let is_kept = !(role == "root" && id.kind == Kind::Blob);
         if is_kept && !self.seen.contains(&id) {
-            self.open.entry(id).or_insert(index);
+            self.open.insert((index, id));
         }
     }
 
     /// Collects what accepted claims are about and link, and holds claims against their records.
     fn claims(&mut self, damaged: &BTreeSet<ObjectId>, report: &mut Report) -> Result<(), Error> {
-        let size = self.log.head.head().size;
         let mut claims: Vec<Stated> = Vec::new();
-        let read = self.log.log.statements::<files::Error>(size, 0, &mut |first, entries| {
+        let (log, size) = (self.log, self.size);
+        let read = log.statements::<files::Error>(size, 0, &mut |first, entries| {
             for (entry, index) in entries.iter().zip(first as u32..) {
                 let Ok(statement) = Statement::parse(entry) else { continue };
-                if !matches!(self.log.state.statement(statement.id), Some((_, Standing::Accepted))) {
+                if !matches!(self.state.statement(statement.id), Some((_, Standing::Accepted))) {
                     continue;
                 }
                 claims.extend(claims_of(index, &statement));
@@ -139,35 +174,54 @@ impl Need<'_> {
         contradiction(claim, &self.store.get(claim.object.id, MAX_RECORD).ok()?)
     }
 
-    /// Looks for everything on the list, then for what the found records and tree nodes name, and so on.
+    /// Looks for everything on the list, and adds what the found records and tree nodes name.
     fn follow(&mut self, there: &BTreeSet<ObjectId>, damaged: &BTreeSet<ObjectId>, report: &mut Report) {
-        while !self.open.is_empty() {
-            let wave: Vec<(TypedId, u32)> = std::mem::take(&mut self.open).into_iter().collect();
-            self.seen.extend(wave.iter().map(|(id, _)| *id));
-            let read = |(id, _): &(TypedId, u32)| {
-                if id.kind == Kind::Blob || damaged.contains(&id.id) || !there.contains(&id.id) {
-                    return None;
-                }
-                Some(parts(id.kind, &self.store.get(id.id, MAX_RECORD).ok()?))
-            };
-            let found: Vec<_> = wave.par_iter().map(read).collect();
-            for ((id, index), found) in wave.into_iter().zip(found) {
-                match found {
-                    None if damaged.contains(&id.id) || there.contains(&id.id) => {}
-                    None => self.missing(id, index, report),
-                    Some(Ok(parts)) => parts.into_iter().for_each(|(role, part)| self.add(role, part, index)),
-                    Some(Err(text)) => {
-                        let text = format!("{id} is linked and is not one: {text}");
-                        let finding = Finding::new(Severity::Damaged, "record", text).on(id);
-                        report.findings.push(finding.at(store::place(id.id).display().to_string()));
-                    }
+        let is_read =
+            |id: &TypedId| id.kind != Kind::Blob && there.contains(&id.id) && !damaged.contains(&id.id);
+        let mut named = self.named(&is_read);
+        while let Some((index, id)) = self.open.pop_first() {
+            if !self.seen.insert(id) {
+                continue;
+            }
+            if damaged.contains(&id.id) {
+                report.whole = report.whole.min(u64::from(index));
+                continue;
+            }
+            if !there.contains(&id.id) {
+                self.missing(id, index, report);
+                continue;
+            }
+            match named.remove(&id) {
+                None => {}
+                Some(Ok(parts)) => parts.into_iter().for_each(|(role, part)| self.add(role, part, index)),
+                Some(Err(text)) => {
+                    let text = format!("{id} is linked and is not one: {text}");
+                    let finding = Finding::new(Severity::Damaged, "record", text).on(id);
+                    report.findings.push(finding.at(store::place(id.id).display().to_string()));
                 }
             }
         }
     }
 
+    /// Reads what the list leads to on all cores, in no order of statements; that is for the caller to keep.
+    fn named(&self, is_read: &(dyn Fn(&TypedId) -> bool + Sync)) -> BTreeMap<TypedId, Named> {
+        let mut named = BTreeMap::new();
+        let mut wave: BTreeSet<TypedId> = self.open.iter().map(|(_, id)| *id).collect();
+        while !wave.is_empty() {
+            let read = |id: &TypedId| {
+                let bytes = if is_read(id) { self.store.get(id.id, MAX_RECORD).ok()? } else { return None };
+                Some((*id, parts(id.kind, &bytes)))
+            };
+            let found: Vec<(TypedId, Named)> = wave.par_iter().filter_map(read).collect();
+            named.extend(found.iter().cloned());
+            let below = found.into_iter().filter_map(|(_, parts)| parts.ok()).flatten().map(|(_, id)| id);
+            wave = below.filter(|id| !named.contains_key(id)).collect();
+        }
+        named
+    }
+
     fn missing(&self, id: TypedId, index: u32, report: &mut Report) {
-        if self.log.state.erased(id.id).is_some() {
+        if self.state.erased(id.id).is_some() {
             return;
         }
         // These may be left out when a ledger is handed on; everything else holds without them.
@@ -175,14 +229,19 @@ impl Need<'_> {
             Kind::Private | Kind::Holder | Kind::About => Severity::Warn,
             _ => Severity::Damaged,
         };
+        if severity == Severity::Damaged {
+            report.whole = report.whole.min(u64::from(index));
+        }
         let text = format!("{id} is missing; statement {index} needs it");
         let finding = Finding::new(severity, "missing", text).on(id);
         report.findings.push(finding.at(store::place(id.id).display().to_string()));
     }
 }
 
-/// Returns what the bytes of an object name that must be in the store, too.
-fn parts(kind: Kind, bytes: &[u8]) -> Result<Vec<(&'static str, TypedId)>, String> {
+/// What the bytes of an object name that must be in the store, too, with the roles; or why they are not one.
+type Named = Result<Vec<(&'static str, TypedId)>, String>;
+
+fn parts(kind: Kind, bytes: &[u8]) -> Named {
     let say = |error: &dyn std::error::Error| chain_text(error);
     match kind {
         Kind::Tree => {

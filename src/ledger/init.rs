@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::durable::{Disk, Durable, Fresh, Kind as FileKind};
+use crate::durable::{Disk, Fresh, Kind as FileKind};
 use crate::id::{HolderId, LedgerId, StatementId, TreeHash, sha256, statement_id};
 use crate::log::key::{self, SigningKey};
 use crate::log::merkle::CompactRange;
@@ -19,7 +19,7 @@ use crate::state::RULES;
 use crate::store::Store;
 
 use super::transaction::claim_links;
-use super::{DIR, Error, FORMAT};
+use super::{DIR, Error, FORMAT, place};
 
 /// Who founds a ledger.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ pub fn init(disk: &Arc<dyn Disk>, parent: &Path, founder: &Founder<'_>) -> Resul
     let format = format!("{FORMAT}\nshared {shared}\n");
     let _new = durable.create(Path::new("format"), format.as_bytes(), FileKind::Mutable)?;
     let _new = durable.create(Path::new(".gitignore"), b"*\n", FileKind::Mutable)?;
-    write_place(&durable, founder.instance)?;
+    place::write(&durable, founder.instance)?;
     fresh.finish()?;
     Ok(ledger)
 }
@@ -164,22 +164,4 @@ pub(super) fn sign_head(
     let head = TreeHead { origin: note::origin(ledger), size, root };
     let head = SignedHead::sign(head, log).map_err(|source| Error::HeadSignature { size, source })?;
     Ok(HeadFile { extends, statements, head, receipt: note::sign_receipt(root, log) })
-}
-
-fn write_place(durable: &Durable, instance: [u8; 16]) -> Result<(), Error> {
-    let (_, inode) = durable.inode()?;
-    let text = format!("ledger-place/1\ninstance {}\ninode {inode}\n", crate::id::hex(&instance));
-    let _new = durable.create(Path::new("place"), text.as_bytes(), FileKind::Mutable)?;
-    Ok(())
-}
-
-/// Returns whether the directory is another one than the `place` file was written for.
-///
-/// The device is left out: it changes when a disk is mounted again, the inode does not.
-pub(super) fn is_copy(durable: &Durable) -> Result<bool, Error> {
-    let Some(place) = durable.read(Path::new("place"), 4096)? else { return Ok(true) };
-    let (_, inode) = durable.inode()?;
-    let text = String::from_utf8_lossy(&place);
-    let named = text.lines().find_map(|line| line.strip_prefix("inode "));
-    Ok(named != Some(inode.to_string().as_str()))
 }

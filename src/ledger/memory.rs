@@ -52,7 +52,8 @@ impl Home {
         Some(self.state.as_ref()?.join(ledger.to_hex()).join("head"))
     }
 
-    fn state_path(&self, ledger: LedgerId) -> Option<PathBuf> {
+    /// Returns where the State file of a ledger lies.
+    pub fn state_path(&self, ledger: LedgerId) -> Option<PathBuf> {
         Some(self.cache.as_ref()?.join(ledger.to_hex()).join("state"))
     }
 
@@ -63,7 +64,8 @@ impl Home {
         self.remembered_for(note_ledger(&published).ok()?)
     }
 
-    fn remembered_for(&self, ledger: LedgerId) -> Option<SignedHead> {
+    /// Returns the head remembered for a ledger.
+    pub fn remembered_for(&self, ledger: LedgerId) -> Option<SignedHead> {
         let bytes = outside::read(&self.head_path(ledger)?, MAX_NOTE).ok()??;
         SignedHead::parse(std::str::from_utf8(&bytes).ok()?).ok()
     }

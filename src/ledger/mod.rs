@@ -2,11 +2,13 @@
 //!
 //! Opening reads and checks, and writes nothing under the ledger. `init.rs` makes a ledger, `transaction.rs`
 //! stages objects and claims, `sequencer.rs` brings pending statements under a head, `memory.rs` keeps what
-//! this user knew, `prove.rs` makes proofs for others, `resolve.rs` turns what people type into ids. Time, keys and randomness come in as
+//! this user knew, `place.rs` tells a copy from the ledger, `prove.rs` makes proofs for others, `resolve.rs`
+//! turns what people type into ids. Time, keys and randomness come in as
 //! arguments; nothing here prints.
 
 mod init;
 mod memory;
+mod place;
 mod prove;
 mod resolve;
 mod sequencer;
@@ -31,6 +33,7 @@ use crate::store::{self, Store};
 pub use init::{Founder, Rescue, init};
 pub use memory::Home;
 use memory::Reading;
+pub use place::{Adopted, is_copy};
 pub use prove::{Proven, Under};
 pub use resolve::{ResolveError, Wanted};
 pub use sequencer::{Pending, Sequenced};
@@ -108,6 +111,17 @@ pub enum Error {
     /// The statements do not lead to the head's root.
     #[error("the log's statements and its tree head disagree")]
     Log(#[source] state::Error<files::Error>),
+    /// Files of the log are missing, as where a directory was copied while others wrote.
+    #[error("the log is cut off: its head covers {size} statements, and only the first {whole} are here")]
+    CutOff {
+        /// Size of the head.
+        size: u64,
+        /// Statements from the first one on that are here.
+        whole: u64,
+        /// What is missing.
+        #[source]
+        source: Box<Error>,
+    },
     /// The log's files.
     #[error(transparent)]
     Files(#[from] files::Error),
@@ -289,7 +303,7 @@ impl Ledger {
             return Err(Error::Format { path: root.to_owned(), found: first.to_owned() });
         }
         let durable = Durable::new(disk, root, lines.any(|line| line == "shared yes"));
-        let is_copy = init::is_copy(&durable)?;
+        let is_copy = place::is_copy(&durable)?;
         // Memory before the head: another process may move both forward between two reads.
         let remembered = home.remembered(&durable);
         let log = Log::new(durable.clone());
@@ -306,7 +320,7 @@ impl Ledger {
             notices: Vec::new(),
         };
         ledger.load_state(reading);
-        ledger.fold_to_head()?;
+        ledger.fold_to_head().map_err(|error| ledger.how_far(error))?;
         ledger.compare_with_memory(remembered)?;
         ledger.save_state_when_due();
         ledger.remember();
@@ -416,6 +430,17 @@ impl Ledger {
             fold(&mut leaves, state)?;
         }
         self.check_head()
+    }
+
+    /// Adds to an error about a missing file how much of the log is here.
+    fn how_far(&self, error: Error) -> Error {
+        let size = self.head.head().size;
+        match error {
+            Error::Files(files::Error::Tile(tile::Error::Unavailable { .. })) => {
+                Error::CutOff { size, whole: self.log.whole(size), source: Box::new(error) }
+            }
+            error => error,
+        }
     }
 
     fn check_head(&self) -> Result<(), Error> {

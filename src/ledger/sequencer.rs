@@ -71,7 +71,7 @@ pub struct Pending {
     path: PathBuf,
 }
 
-fn pending_path(user: u32, id: StatementId) -> PathBuf {
+pub(super) fn pending_path(user: u32, id: StatementId) -> PathBuf {
     Path::new("log/pending").join(user.to_string()).join(id.to_hex())
 }
 
@@ -110,7 +110,7 @@ impl Ledger {
     }
 
     /// Brings this view up to the published head.
-    fn follow(&mut self) -> Result<(), Error> {
+    pub fn follow(&mut self) -> Result<(), Error> {
         let head = self.log.head()?;
         if head.head().size > self.head.head().size {
             self.head = head;
@@ -119,8 +119,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// Brings this view up to the published head, finishing commits that were left half done.
+    /// Brings this view up to the published head, finishing commits that were left half done; a copy stays as it is.
     pub fn refresh(&mut self) -> Result<(), Error> {
+        if self.is_copy { self.follow() } else { self.roll_forward() }
+    }
+
+    /// Brings this view up to the published head and what has been committed beyond it.
+    pub(super) fn roll_forward(&mut self) -> Result<(), Error> {
         loop {
             self.follow()?;
             let size = self.head.head().size;
@@ -139,6 +144,7 @@ impl Ledger {
     /// Such a file extends the published head and is damaged, or no log key of the ledger signed it. Nothing is
     /// lost with it: what it would have committed is still pending. Returns the size that it extends.
     pub fn repair(&mut self) -> Result<Option<u64>, Error> {
+        self.may_write()?;
         let is_none = |error: &Error| {
             use files::Error as Files;
             matches!(
@@ -190,6 +196,7 @@ impl Ledger {
 
     /// Orders pending statements until `wanted` is in the log, or once if there is none wanted.
     pub fn sequence(&mut self, signer: &Signer<'_>, wanted: Option<StatementId>) -> Result<Sequenced, Error> {
+        self.may_write()?;
         let known = self.log_key(signer);
         let Some(log_key) = known.or_else(|| self.coming_log_key(signer, wanted)) else {
             self.refresh()?;

@@ -225,7 +225,7 @@ impl Ledger {
     }
 
     /// Refuses to write to a copy, and under rules that this program does not know.
-    fn may_write(&self) -> Result<(), Error> {
+    pub(super) fn may_write(&self) -> Result<(), Error> {
         if self.is_copy {
             return Err(Error::Copied { path: self.root.clone() });
         }

@@ -59,6 +59,12 @@ pub enum Error {
         #[source]
         source: merkle::Error,
     },
+    /// Statements do not lead to the root of the head that covers them.
+    #[error("the statements do not give the root of the head of size {size}")]
+    Statements {
+        /// Size of the head.
+        size: u64,
+    },
     /// The batch in a head file does not give the root that its note signs.
     #[error("the batch in `log/heads/{}` does not give the root that its note signs", tile::grouped(*extends))]
     BatchRoot {
@@ -76,7 +82,7 @@ pub type Visit<'a, E> = dyn FnMut(u64, &[&[u8]]) -> Result<(), E> + 'a;
 /// The log of one ledger.
 #[derive(Clone, Debug)]
 pub struct Log {
-    durable: Durable,
+    pub(super) durable: Durable,
 }
 
 fn log_path(rest: &str) -> PathBuf {
@@ -163,35 +169,45 @@ impl Log {
     /// whoever writes it, so it may run in many processes at once.
     pub fn apply(&self, file: &HeadFile) -> Result<(), Error> {
         let entries: Vec<&[u8]> = file.statements.iter().map(Vec::as_slice).collect();
+        let full = self.lay(file.extends, &entries, Some(file.head.head().root))?;
+        self.publish(&file.head)?;
+        full.into_iter().for_each(|tile| self.drop_partials(tile));
+        Ok(())
+    }
+
+    /// Writes the bundles and tiles that statements add to a log of a size, and returns those that are now full.
+    ///
+    /// If they must lead to a root, that is seen to before anything is written.
+    pub(super) fn lay(
+        &self,
+        extends: u64,
+        entries: &[&[u8]],
+        root: Option<TreeHash>,
+    ) -> Result<Vec<Tile>, Error> {
         let leaves: Vec<StatementId> = entries.iter().map(|entry| statement_id(entry)).collect();
-        let head = file.head.head();
         let source = self.tiles();
-        let mut range = tree::range_at(&source, file.extends)?;
-        for leaf in &leaves {
-            range.push(*leaf);
+        if let Some(root) = root {
+            let mut range = tree::range_at(&source, extends)?;
+            leaves.iter().for_each(|leaf| range.push(*leaf));
+            if range.root() != root {
+                return Err(Error::BatchRoot { extends });
+            }
         }
-        if range.root() != head.root {
-            return Err(Error::BatchRoot { extends: file.extends });
-        }
-        let partial = match Tile::at_size(Level::Entries, file.extends / u64::from(FULL), file.extends) {
+        let partial = match Tile::at_size(Level::Entries, extends / u64::from(FULL), extends) {
             Some(tile) if !tile.is_full() => self.bundle(tile)?,
             _ => Vec::new(),
         };
-        let mut files = tile::new_bundles(file.extends, &partial, &entries)?;
-        files.extend(tree::new_tiles(file.extends, &leaves, &source)?);
+        let mut files = tile::new_bundles(extends, &partial, entries)?;
+        files.extend(tree::new_tiles(extends, &leaves, &source)?);
         let named: Vec<(PathBuf, &[u8])> =
             files.iter().map(|(tile, bytes)| (log_path(&tile.path()), bytes.as_slice())).collect();
         // Immutable: what is there already must be the same bytes.
         let _: Vec<Created> = self.durable.create_identical(&named)?;
-        self.publish(&file.head)?;
-        for (tile, _) in files.iter().filter(|(tile, _)| tile.is_full()) {
-            self.drop_partials(*tile);
-        }
-        Ok(())
+        Ok(files.into_iter().map(|(tile, _)| tile).filter(|tile| tile.is_full()).collect())
     }
 
     /// Moves `log/checkpoint` forward, never back.
-    fn publish(&self, head: &SignedHead) -> Result<(), Error> {
+    pub(super) fn publish(&self, head: &SignedHead) -> Result<(), Error> {
         let current = match self.head() {
             Ok(current) => Some(current.head().size),
             Err(Error::NoHead) => None,
@@ -204,7 +220,7 @@ impl Log {
     }
 
     /// Removes the partial forms of a tile that is now full. They repeat its beginning, so failing is no loss.
-    fn drop_partials(&self, tile: Tile) {
+    pub(super) fn drop_partials(&self, tile: Tile) {
         let dir = log_path(&format!("{}.p", tile.path()));
         for entry in self.durable.list(&dir).unwrap_or_default() {
             let _ = self.durable.remove(&dir.join(entry.name));
@@ -212,7 +228,7 @@ impl Log {
     }
 
     /// Reads a bundle's bytes, as long as its width says.
-    fn bundle(&self, tile: Tile) -> Result<Vec<u8>, Error> {
+    pub(super) fn bundle(&self, tile: Tile) -> Result<Vec<u8>, Error> {
         let bytes = self.read_tile(tile, usize::from(FULL) * (tile::MAX_ENTRY + 2))?;
         let damaged = |source| Error::Bundle { path: tile.path(), source };
         let entries = tile::decode_bundle_start(&bytes, tile.width()).map_err(damaged)?;
@@ -220,7 +236,7 @@ impl Log {
     }
 
     /// Reads a tile's file, or the full one's or a longer partial's where the partial has gone.
-    fn read_tile(&self, tile: Tile, cap: usize) -> Result<Vec<u8>, Error> {
+    pub(super) fn read_tile(&self, tile: Tile, cap: usize) -> Result<Vec<u8>, Error> {
         if let Some(bytes) = self.durable.read(&log_path(&tile.path()), cap)? {
             return Ok(bytes);
         }

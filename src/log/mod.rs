@@ -13,9 +13,11 @@
 //! | `statement` | the one byte form of a leaf |
 //! | `head_file` | the one byte form of a commit |
 //! | `files` | all of it on disk |
+//! | `copy` | how much of it is here, and copying it elsewhere |
 //!
 //! The log knows statements, not records: what a claim means is for the fold.
 
+mod copy;
 pub mod files;
 pub mod head_file;
 pub mod key;

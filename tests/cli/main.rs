@@ -5,10 +5,12 @@
 #![expect(clippy::disallowed_methods, reason = "tests lay files and read one variable")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what a test cannot do without ends it")]
 
+mod backup;
 mod freeze;
 mod help;
 mod init;
 mod join;
+mod keep;
 mod keys;
 mod plumbing;
 mod prove;

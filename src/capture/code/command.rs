@@ -43,6 +43,12 @@ pub(super) enum Reading {
     Born { head: Head, work: Result<Work, String> },
 }
 
+/// Returns what the program says of itself, such as `git version 2.47.3`.
+pub(super) fn version() -> Result<String, Failure> {
+    let said = ask(Path::new("."), &["version"], ANSWER_SIZE)?;
+    Ok(String::from_utf8_lossy(&said).trim().to_owned())
+}
+
 /// Finds the top of the work tree that holds a directory.
 pub(super) fn top(dir: &Path) -> Result<Place, Failure> {
     let asked = ["rev-parse", "--is-bare-repository", "--is-inside-work-tree"];

@@ -147,6 +147,11 @@ pub enum Error {
     },
 }
 
+/// Returns the version of the `git` program on PATH, or nothing where there is none that answers.
+pub fn git_version() -> Option<String> {
+    command::version().ok()
+}
+
 /// Observes the repository at or above `root`.
 pub fn observe(root: &Path) -> Observed {
     let real = match fs::canonicalize(root) {
