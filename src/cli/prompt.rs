@@ -53,14 +53,12 @@ pub(super) fn ask(ui: &Ui, question: &str) -> Result<Passphrase, Failure> {
     let typed = read();
     drop(quiet);
     ui.ask("\n");
-    match typed.map_err(failed)? {
-        Some(typed) => Ok(Passphrase::new(typed.to_vec())),
-        None => {
-            // As Ctrl-C would have done, had the terminal acted on it.
-            let _ = kill_process(getpid(), Signal::INT);
-            Err(Failure::new("interrupted", Exit::Busy, "the question was not answered"))
-        }
+    if let Some(typed) = typed.map_err(failed)? {
+        return Ok(Passphrase::new(typed.to_vec()));
     }
+    // As Ctrl-C would have done, had the terminal acted on it.
+    let _ = kill_process(getpid(), Signal::INT);
+    Err(Failure::new("interrupted", Exit::Busy, "the question was not answered"))
 }
 
 /// Reads a line key by key; `None` when it was broken off.

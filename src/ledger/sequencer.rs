@@ -289,13 +289,14 @@ impl Ledger {
     fn coming_log_key<'k>(&self, signer: &Signer<'k>, wanted: Option<StatementId>) -> Option<&'k SigningKey> {
         let bytes = self.durable.read(&pending_path(signer.user, wanted?), MAX_STATEMENT).ok()??;
         let statement = Statement::parse(&bytes).ok()?;
-        let log = signer.log.filter(|key| {
+        let is_log_key = |facts: Facts, kid: KeyId| match facts {
+            Facts::Key { key, roles, .. } => thumbprint(&key) == kid && roles.contains(&Role::Log),
+            _ => false,
+        };
+        signer.log.filter(|key| {
             let kid = key.public().thumbprint();
-            key_facts(&statement).any(|facts| {
-                matches!(facts, Facts::Key { key, roles, .. } if thumbprint(&key) == kid && roles.contains(&Role::Log))
-            })
-        });
-        log
+            key_facts(&statement).any(|facts| is_log_key(facts, kid))
+        })
     }
 
     /// Commits and publishes a head with the state that it leads to; `false` if another one was first.

@@ -262,7 +262,9 @@ impl KeyFile {
         let note = "# Keep this file secret. It signs for you; mode 0600.";
         // Room for everything, so that no copy of a secret is left behind where the text has grown.
         let mut text = Wiped::new(String::with_capacity(4096));
-        text.push_str(&format!("{FIRST_LINE}\n{note}\nname {}\n", self.name));
+        for part in [FIRST_LINE, "\n", note, "\nname ", &self.name, "\n"] {
+            text.push_str(part);
+        }
         text
     }
 
@@ -297,7 +299,9 @@ impl KeyFile {
             random(&mut iv);
             let sealed = base64(&sealed::seal(key.seed(), passphrase, salt, iv)?);
             let public = base64(key.public().as_bytes());
-            text.push_str(&format!("{word}-public {public}\n{word}-sealed {sealed}\n"));
+            for part in [word, "-public ", &public, "\n", word, "-sealed ", &sealed, "\n"] {
+                text.push_str(part);
+            }
         }
         Ok(text)
     }

@@ -39,13 +39,12 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     };
     let path = context.key_path().filter(|_| !context.is_key_in_variable()).ok_or_else(in_variable)?;
     let mut ledger = context.open()?;
-    let (old, new, staged) = match &args.from {
-        Some(from) => (context.key_at(&context.path(from))?, context.key_file()?, None),
-        None => {
-            let old = context.key_file()?;
-            let (new, staged) = successor(&old, &path, context)?;
-            (old, new, Some(staged))
-        }
+    let (old, new, staged) = if let Some(from) = &args.from {
+        (context.key_at(&context.path(from))?, context.key_file()?, None)
+    } else {
+        let old = context.key_file()?;
+        let (new, staged) = successor(&old, &path, context)?;
+        (old, new, Some(staged))
     };
     let row = |key: &SigningKey| row(&ledger, key);
     let Some(before) = row(old.author()) else {
@@ -122,7 +121,8 @@ fn successor(old: &KeyFile, path: &Path, context: &Context) -> Result<(KeyFile, 
     let prefix = format!("{}.new-", stem(path));
     let folder = path.parent().unwrap_or(Path::new("."));
     let names = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
-    let is_begun = |name: &String| name.starts_with(&prefix) && name.ends_with(".key");
+    let is_begun =
+        |name: &String| name.strip_prefix(&prefix).is_some_and(|rest| rest.strip_suffix(".key").is_some());
     if let Some(name) = names.filter_map(|name| name.into_string().ok()).filter(is_begun).min() {
         let staged = folder.join(name);
         return Ok((context.key_at(&staged)?, staged));
