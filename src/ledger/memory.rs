@@ -4,6 +4,7 @@
 //! the cache. The State file only saves time. Neither is needed: without a writable home every command works
 //! and says with `-v` what it could not keep.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use crate::durable::{Disk, Durable, outside};
 use crate::id::LedgerId;
 use crate::log::note::{MAX_NOTE, SignedHead};
-use crate::state::State;
+use crate::state::{Source, State};
 
 use super::note_ledger;
 
@@ -21,6 +22,16 @@ use super::note_ledger;
 /// pays for more than twice its share.
 const STATE_LAG: u64 = 200;
 const MODE: u32 = 0o600;
+
+impl Source for outside::Opened {
+    fn size(&self) -> io::Result<u64> {
+        self.size()
+    }
+
+    fn read_at(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        self.read_at(at, into)
+    }
+}
 
 /// How much of the State file is read before anything is looked up in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

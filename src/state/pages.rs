@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
 
-use crate::durable::outside;
 use crate::id;
 
 /// The most bytes of a page. A look-up by bisection reads about a dozen of them; smaller ones make a longer
@@ -34,16 +33,6 @@ impl Source for Vec<u8> {
         let found = usize::try_from(at).ok().and_then(|at| self.get(at..)?.get(..into.len()));
         into.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
-    }
-}
-
-impl Source for outside::Opened {
-    fn size(&self) -> io::Result<u64> {
-        self.size()
-    }
-
-    fn read_at(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
-        self.read_at(at, into)
     }
 }
 
