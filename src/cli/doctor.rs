@@ -37,11 +37,14 @@ const KNOWN: &[&str] = &[
     "LEDGER_KEY_FILE",
     "LEDGER_LOCK_TIMEOUT",
     "LEDGER_MODE",
+    "LEDGER_PASSPHRASE",
     "LEDGER_RANK",
     "LEDGER_RUN",
     "LEDGER_RUN_DIR",
     "LEDGER_TRUST",
 ];
+/// Those whose values are nobody's business.
+const SECRET: &[&str] = &["LEDGER_KEY", "LEDGER_PASSPHRASE"];
 /// Bytes below which a disk is called nearly full.
 const LITTLE: u64 = 1 << 30;
 /// Seconds by which clocks may differ without a word.
@@ -155,7 +158,7 @@ impl Visit<'_> {
     }
 
     fn key(&mut self, ledger: Option<&Ledger>) {
-        let key = match self.context.key_file() {
+        let key = match self.context.stored_key() {
             Ok(key) => key,
             // Who only reads needs none; one that is there and cannot be used is another matter.
             Err(failure) => {
@@ -165,19 +168,20 @@ impl Visit<'_> {
                 return;
             }
         };
-        let given = self.context.filled("LEDGER_KEY").is_some();
+        let given = self.context.is_key_in_variable();
         let place = match self.context.key_path() {
             Some(path) if !given => path.display().to_string(),
             _ => "LEDGER_KEY".to_owned(),
         };
-        self.ok("key", format!("of {}, in {place}", key.name()));
+        let kept = if key.is_sealed() { "under a passphrase" } else { "without a passphrase" };
+        self.ok("key", format!("of {}, in {place}, {kept}", key.name()));
         let folder = self.context.key_path().and_then(|path| path.parent().map(Path::to_owned));
         if let Some(folder) = folder.filter(|folder| !given && is_open(folder)) {
             let hint = format!("chmod go-w {}", quoted(&folder));
             self.fail("key", format!("others may replace files in `{}`", folder.display()), hint);
         }
         let Some(ledger) = ledger else { return };
-        let id = key.author().public().thumbprint();
+        let id = key.author().thumbprint();
         match ledger.state().key(id) {
             Some(row) if !row.roles.is_empty() => self.ok("roles", ledger.who(id)),
             Some(_) => self.warn(
@@ -191,7 +195,7 @@ impl Visit<'_> {
                 "let an owner add it: ledger key show --request",
             ),
         }
-        let log = key.log().and_then(|log| ledger.state().key(log.public().thumbprint()));
+        let log = key.log().and_then(|log| ledger.state().key(log.thumbprint()));
         if log.is_some_and(|row| row.has(Role::Log)) {
             self.ok("log key", "orders what is stated");
         } else {
@@ -441,9 +445,9 @@ impl Visit<'_> {
         let (known, strange): (Vec<String>, Vec<String>) =
             set.into_iter().partition(|name| KNOWN.contains(&name.as_str()));
         for name in known {
-            // Whoever pastes this answer somewhere must not paste a key.
-            let value =
-                if name == "LEDGER_KEY" { "set" } else { self.context.var(&name).unwrap_or("no text") };
+            // Whoever pastes this answer somewhere must not paste a secret.
+            let is_secret = SECRET.contains(&name.as_str());
+            let value = if is_secret { "set" } else { self.context.var(&name).unwrap_or("no text") };
             let text = format!("{name}: {value}");
             self.ok("variable", text);
         }
