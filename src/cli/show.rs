@@ -15,6 +15,7 @@ use crate::verify::{self, identify};
 
 use super::error::Failure;
 use super::settings::{Context, quoted, shell};
+use super::trace::said_without_index;
 use super::ui::{self, Answer, Exit, plain};
 
 /// Show one thing in full
@@ -74,7 +75,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
             answer.line(format!("  {:<13}  {}", plain(name), plain(&text)));
         }
     }
-    let below = below(&ledger, id)?;
+    let below = below(&ledger, id, context)?;
     for (role, to, label) in &below {
         let line = format!("  {:<13}  {}  {}", format!("-> {role}"), to.short(), plain(label));
         answer.line(line.trim_end());
@@ -112,11 +113,12 @@ pub(super) fn meant(text: &str, ledger: &Ledger, context: &Context) -> Result<Ty
 }
 
 /// Returns what directly came of something: attempts and results of a run, evaluations of a checkpoint.
-fn below(ledger: &Ledger, id: TypedId) -> Result<Vec<(String, TypedId, String)>, Failure> {
+fn below(ledger: &Ledger, id: TypedId, context: &Context) -> Result<Vec<(String, TypedId, String)>, Failure> {
     if !matches!(id.kind, Kind::Plan | Kind::Checkpoint | Kind::Dataset | Kind::Model) {
         return Ok(Vec::new());
     }
     let found = lineage::descendants(ledger, id)?;
+    said_without_index(&found, context);
     let steps = found.walk().into_iter().filter(|step| step.depth > 0 && !step.is_repeat);
     Ok(steps
         .map(|step| (step.node.id.kind.word().to_owned(), step.node.id, step.node.label.clone()))
