@@ -9,13 +9,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
 use ledger::durable::{Commit, Disk, RealDisk};
 use ledger::id::{HolderId, LedgerId, ObjectId, object_id, sha256, statement_id};
-use ledger::ledger::{Founder, Home, Ledger, init};
+use ledger::ledger::{Draft, Founder, Home, Ledger, Signer, StagedClaim, init};
 use ledger::log::HeadFile;
 use ledger::log::key::{KeyFile, SigningKey};
 use ledger::log::merkle::CompactRange;
@@ -41,14 +41,165 @@ const LEDGER: &str = env!("CARGO_BIN_EXE_ledger");
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let is_wanted = |section: &str| words.is_empty() || words.iter().any(|word| word == section);
-    let count =
-        std::env::var("LEDGER_BENCH_STATEMENTS").map_or(1_000_000, |text| text.parse().expect("a number"));
-    let kept = std::env::var_os("LEDGER_BENCH_DIR").map(PathBuf::from);
+    let count = std::env::var("LEDGER_BENCH_STATEMENTS");
+    let count = count.map_or(1_000_000, |text| text.parse().expect("a number"));
     let scratch = tempfile::tempdir().expect("a temporary directory");
-    let place = kept.unwrap_or_else(|| scratch.path().to_owned());
-    let scene = Scene::at(&place, count);
-    let _ = (is_wanted, scene);
-    ExitCode::SUCCESS
+    let kept = std::env::var_os("LEDGER_BENCH_DIR").map(PathBuf::from);
+    let place = kept.unwrap_or_else(|| scratch.path().join("questions"));
+    let mut table = Table::default();
+    if is_wanted("make") || is_wanted("ask") {
+        let scene = Scene::at(&place, count);
+        if is_wanted("ask") {
+            ask(&scene, &scratch.path().join("caches"), count, &mut table);
+        }
+    }
+    if is_wanted("fsck") || is_wanted("grow") {
+        let scene = Scene::at(&scratch.path().join("hundred"), HUNDRED);
+        if is_wanted("fsck") {
+            check(&scene, &mut table);
+        }
+        if is_wanted("grow") {
+            follow(&scene, &mut table);
+        }
+    }
+    if table.missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Statements of the ledger that is checked and that grows.
+const HUNDRED: u64 = 100_000;
+/// Statements that are added to it.
+const ADDED: u64 = 1000;
+/// Runs of a question, of which the median counts.
+const RUNS: usize = 11;
+/// Milliseconds that a question may take with a warm index.
+const WARM: f64 = 60.0;
+/// And with a State file alone.
+const SCANNED: f64 = 2500.0;
+
+#[derive(Default)]
+struct Table {
+    missed: usize,
+}
+
+impl Table {
+    fn line(&mut self, what: &str, found: f64, bar: Option<f64>, unit: &str) {
+        let verdict = bar.map_or(String::new(), |bar| {
+            let word = if found <= bar { "yes" } else { "NO" };
+            format!("   at most {bar} {unit}: {word}")
+        });
+        self.missed += usize::from(bar.is_some_and(|bar| found > bar));
+        println!("{what:<64} {found:>10.2} {unit}{verdict}");
+    }
+}
+
+/// Asks questions as a shell would, each in a process of its own.
+fn ask(scene: &Scene, caches: &Path, count: u64, table: &mut Table) {
+    let (run, content) = (count / 2 / A_RUN / REAL * REAL, CONTENTS / 2);
+    let short = |id: TypedId| id.to_string()[..id.kind.prefix().len() + 13].to_owned();
+    let (checkpoint, dataset) = (short(id_of(&checkpoint(run, 1))), short(id_of(&dataset(content))));
+    let questions: [&[&str]; 6] = [
+        &["show", &checkpoint],
+        &["trace", &checkpoint],
+        &["trace", &checkpoint, "--down"],
+        &["trace", &dataset, "--down"],
+        &["ls", "models", "--where", "name == 'set-77@1'"],
+        &["head"],
+    ];
+    println!("{count} statements; `head` is what opening alone takes");
+    let usual = caches.join("usual");
+    let once = timed(|| scene.ask(&usual, &["head"]));
+    table.line("head, nothing cached: every statement folded and checked", once, None, "ms");
+    // A file in the place of the index lets none be made.
+    let state_only = caches.join("state-only");
+    copy_state(&usual, &state_only);
+    let once = timed(|| scene.ask(&usual, &["trace", &checkpoint, "--down"]));
+    table.line("the first question that makes the index", once, None, "ms");
+    for question in questions {
+        let words = question.join(" ");
+        let warm = median(|| scene.ask(&usual, question));
+        table.line(&format!("{words}, warm index"), warm, Some(WARM), "ms");
+        let scanned = median(|| scene.ask(&state_only, question));
+        table.line(&format!("{words}, no index"), scanned, Some(SCANNED), "ms");
+    }
+    let runs = median(|| scene.ask(&usual, &["ls", "runs", "--where", "status == 'failed'", "--ids"]));
+    table.line("ls runs --where status == 'failed', one in ten statements a run", runs, None, "ms");
+}
+
+fn copy_state(from: &Path, to: &Path) {
+    let ledger = std::fs::read_dir(from.join("ledger")).expect("a cache").next().expect("a ledger");
+    let name = ledger.expect("a ledger").file_name();
+    let (from, to) = (from.join("ledger").join(&name), to.join("ledger").join(&name));
+    std::fs::create_dir_all(&to).expect("a directory");
+    std::fs::copy(from.join("state"), to.join("state")).expect("a State file");
+    std::fs::write(to.join("index"), "").expect("a file");
+}
+
+/// Milliseconds of one call.
+fn timed(act: impl FnOnce()) -> f64 {
+    let started = Instant::now();
+    act();
+    started.elapsed().as_secs_f64() * 1e3
+}
+
+fn median(mut act: impl FnMut()) -> f64 {
+    act();
+    let mut found: Vec<f64> = (0..RUNS).map(|_| timed(&mut act)).collect();
+    found.sort_by(f64::total_cmp);
+    found[RUNS / 2]
+}
+
+/// Compares `fsck` with what its signatures and digests take by themselves, shared by the cores.
+fn check(scene: &Scene, table: &mut Table) {
+    let ledger = Ledger::open(&scene.root(), Home::default()).expect("a ledger");
+    let mut leaves: Vec<Vec<u8>> = Vec::new();
+    let gather = |_, entries: &[&[u8]]| -> Result<(), ledger::log::files::Error> {
+        leaves.extend(entries.iter().map(|entry| entry.to_vec()));
+        Ok(())
+    };
+    ledger.log().statements(HUNDRED, 0, &mut { gather }).expect("statements");
+    let public = scene.author.public();
+    let floor = || {
+        leaves.par_iter().for_each(|leaf| {
+            let statement = Statement::parse(leaf).expect("a statement");
+            statement.verify(&public).expect("a good signature");
+            let _leaf = statement_id(leaf);
+        });
+    };
+    let (mut floors, mut checks) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        floors.push(timed(floor));
+        checks.push(timed(|| scene.ask(&scene.home.join("none"), &["-q", "fsck"])));
+    }
+    floors.sort_by(f64::total_cmp);
+    checks.sort_by(f64::total_cmp);
+    table.line("signatures and leaf hashes of 100,000 statements, all cores", floors[1], None, "ms");
+    table.line("fsck of 100,000 statements", checks[1], None, "ms");
+    table.line("  to signatures and hashes", checks[1] / floors[1], Some(1.3), "x");
+}
+
+/// Opens after a thousand new statements, of which the State file knows nothing.
+fn follow(scene: &Scene, table: &mut Table) {
+    let cache = scene.home.join("follow");
+    scene.ask(&cache, &["head"]);
+    let mut ledger = Ledger::open(&scene.root(), Home::default()).expect("a ledger");
+    let drafts: Vec<Draft> = (0..ADDED).map(|n| draft(1_000_000 + n)).collect();
+    let signer = Signer {
+        author: &scene.author,
+        log: Some(&scene.log),
+        time: TIME + 2 * HUNDRED,
+        wait: Duration::from_secs(30),
+        user: rustix::process::getuid().as_raw(),
+    };
+    ledger.append(&drafts, &signer).expect("statements");
+    let opened = timed(|| scene.ask(&cache, &["head"]));
+    table.line("head after 1,000 new statements", opened, Some(1000.0), "ms");
+}
+
+/// An observation of nothing in particular, to make a log longer.
+fn draft(n: u64) -> Draft {
+    let record = Dataset { root: tree("more", n) };
+    let encoded = made(&record);
+    Draft { objects: Vec::new(), claims: vec![StagedClaim::new(&record, &encoded)] }
 }
 
 /// A ledger of some statements and its founder's home.
@@ -74,6 +225,15 @@ impl Scene {
             println!("made {count} statements in {:.1} s", started.elapsed().as_secs_f64());
         }
         scene
+    }
+
+    /// Runs a question with a cache of its own; the answer is of no interest, only that there is one.
+    fn ask(&self, cache: &Path, question: &[&str]) {
+        let mut command = Command::new(LEDGER);
+        command.args(question).current_dir(&self.project).env_clear();
+        command.env("HOME", &self.home).env("XDG_CACHE_HOME", cache).env("PATH", "/usr/bin:/bin");
+        let output = command.stdin(Stdio::null()).output().expect("the command starts");
+        assert!(output.status.success(), "{question:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
     fn root(&self) -> PathBuf {
