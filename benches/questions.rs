@@ -17,7 +17,8 @@ use ledger::durable::{Commit, Disk, RealDisk};
 use ledger::id::{HolderId, LedgerId, ObjectId, object_id, sha256, statement_id};
 use ledger::ledger::{Draft, Founder, Home, Ledger, Signer, StagedClaim, init};
 use ledger::log::HeadFile;
-use ledger::log::key::{KeyFile, SigningKey};
+use ledger::log::key::SigningKey;
+use ledger::log::key_file::KeyFile;
 use ledger::log::merkle::CompactRange;
 use ledger::log::note::{SignedHead, TreeHead, sign_receipt};
 use ledger::log::statement::{Claim, Link, Payload, Seen, Statement, sign};
@@ -278,7 +279,9 @@ impl Scene {
             ledger.store().put_many(&objects).expect("objects");
             let batch: Vec<Vec<u8>> =
                 said.into_par_iter().map(|said| self.sign(&ledger, seen, said)).collect();
-            batch.iter().for_each(|statement| range.push(statement_id(statement)));
+            for statement in &batch {
+                range.push(statement_id(statement));
+            }
             let origin = ledger.head().head().origin.clone();
             let head = TreeHead { origin, size: range.size(), root: range.root() };
             let file = HeadFile {

@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde_json::{Map, Value};
 
 use crate::contract::{self, Filter};
+use crate::ledger::Ledger;
 use crate::list::{self, What};
 
 use super::error::Failure;
@@ -15,15 +16,16 @@ use super::ui::{Answer, count, plain};
 /// List everything of one kind
 #[derive(Debug, clap::Args)]
 #[command(
-    before_help = "  ledger ls runs\n  ledger ls evals --where 'metrics.accuracy > 0.9' --sort -metrics.accuracy",
-    after_help = "WHERE is a CEL expression over a row's fields, which an unknown name lists. A row that lacks what\n\
-                  it compares is left out, and said so."
+    before_help = "  ledger ls runs\n  ledger ls evals --where 'metrics.accuracy > 0.9' --sort -metrics.accuracy"
 )]
 pub(super) struct Args {
     /// runs, checkpoints, evals, datasets, models or keys
     #[arg(value_name = "KIND", hide_possible_values = true)]
     what: Word,
-    /// Only rows for which this is true: "status == 'failed'", "step > 100 && name != null"
+    /// Only rows for which this is true, in CEL: "status == 'failed'", "step > 100 && name != null"
+    ///
+    /// An unknown name lists the fields that there are. A row that lacks what is compared is left out, and a
+    /// warning counts those.
     #[arg(long = "where", value_name = "WHERE")]
     filter: Option<String>,
     /// Sort by a field; -FIELD from the greatest down
@@ -71,10 +73,23 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     let sort = args.sort.as_deref().map(|text| (text.trim_start_matches('-'), text.starts_with('-')));
     sort.map(|(path, _)| known(what, path)).transpose()?;
 
-    let ledger = context.open()?;
-    let source = list::Source::new(&ledger, |words| shell(words.iter().map(String::as_str)));
-    let mut listed = list::list(&source, what, filter.as_ref())?;
-    if let Some((path, is_falling)) = sort {
+    let asked = Asked { what, filter, columns, sort, is_ids: args.ids };
+    context.ask(|ledger| list(&asked, context, ledger))
+}
+
+/// A question that is put rightly.
+struct Asked<'a> {
+    what: What,
+    filter: Option<Filter>,
+    columns: Vec<&'a str>,
+    sort: Option<(&'a str, bool)>,
+    is_ids: bool,
+}
+
+fn list(asked: &Asked<'_>, context: &Context, ledger: &Ledger) -> Result<Answer, Failure> {
+    let source = list::Source::new(ledger, |words| shell(words.iter().map(String::as_str)));
+    let mut listed = list::list(&source, asked.what, asked.filter.as_ref())?;
+    if let Some((path, is_falling)) = asked.sort {
         list::sort(&mut listed.rows, path, is_falling)?;
     }
     if let Some((id, why)) = &listed.first {
@@ -88,10 +103,10 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     let mut rows = Vec::with_capacity(listed.rows.len());
     for row in &listed.rows {
         let read = |name: &&str| Ok(((*name).to_owned(), row.value(name)?));
-        let values: Vec<(String, Value)> = if args.ids && !context.ui.is_json() {
+        let values: Vec<(String, Value)> = if asked.is_ids && !context.ui.is_json() {
             Vec::new()
         } else {
-            columns.iter().map(read).collect::<Result<_, Failure>>()?
+            asked.columns.iter().map(read).collect::<Result<_, Failure>>()?
         };
         rows.push((row, values));
     }
@@ -99,9 +114,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     let cells: Vec<Vec<String>> = rows.iter().map(|(_, values)| values.iter().map(cell).collect()).collect();
     let wide =
         |at: usize| cells.iter().filter_map(|cells| cells.get(at)).map(|text| text.chars().count()).max();
-    let widths: Vec<usize> = (0..columns.len()).map(|at| wide(at).unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..asked.columns.len()).map(|at| wide(at).unwrap_or(0)).collect();
     for ((row, values), cells) in rows.into_iter().zip(&cells) {
-        let line = if args.ids {
+        let line = if asked.is_ids {
             row.id()
         } else {
             let mut line = format!("{:<short$}", row.short());

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use crate::ledger::Ledger;
 use crate::lineage::{self, Lineage};
 use crate::model::{Kind, TypedId};
 
@@ -42,11 +43,14 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
-    let ledger = context.open()?;
-    let id = meant(&args.subject, &ledger, context)?;
-    let to = args.to.as_ref().map(|text| meant(text, &ledger, context)).transpose()?;
+    context.ask(|ledger| trace(args, context, ledger))
+}
+
+fn trace(args: &Args, context: &Context, ledger: &Ledger) -> Result<Answer, Failure> {
+    let id = meant(&args.subject, ledger, context)?;
+    let to = args.to.as_ref().map(|text| meant(text, ledger, context)).transpose()?;
     let mut found =
-        if args.down { lineage::descendants(&ledger, id)? } else { lineage::ancestors(&ledger, id)? };
+        if args.down { lineage::descendants(ledger, id)? } else { lineage::ancestors(ledger, id)? };
     said_without_index(&found, context);
     if found.is_cut {
         context.ui.warn(format!("only the first {} things are shown", lineage::MAX_NODES));

@@ -203,7 +203,6 @@ fn open_brackets(source: &str) -> usize {
                 bytes.next();
             }
             (Some(end), _) if byte == end => quote = None,
-            (Some(_), _) => {}
             (None, b'\'' | b'"') => quote = Some(byte),
             (None, b'(' | b'[' | b'{') => {
                 open += 1;
@@ -242,12 +241,12 @@ impl<'a> Reading<'a> {
                 let target = call.target.as_ref().map_or(Ok(0), |target| self.steps(target, loops))?;
                 target.saturating_add(self.sum(&call.args, loops)?)
             }
-            Expr::Comprehension(loop_) => {
+            Expr::Comprehension(each_of) => {
                 if loops >= MAX_LOOPS {
                     return Err(Error::TooLarge(format!("more than {MAX_LOOPS} loops in each other")));
                 }
-                let range = self.steps(&loop_.iter_range, loops)?;
-                let times = match &loop_.iter_range.expr {
+                let range = self.steps(&each_of.iter_range, loops)?;
+                let times = match &each_of.iter_range.expr {
                     // The engine visits a map in no fixed order.
                     Expr::Ident(name) if self.is_map(name) => {
                         return Err(Error::NotAllowed("a loop over a map"));
@@ -256,13 +255,13 @@ impl<'a> Reading<'a> {
                     _ => LIST,
                 };
                 let before = self.bound.len();
-                self.bound.extend([loop_.iter_var.as_str(), loop_.accu_var.as_str()]);
-                self.bound.extend(loop_.iter_var2.as_deref());
-                let start = self.steps(&loop_.accu_init, loops)?;
+                self.bound.extend([each_of.iter_var.as_str(), each_of.accu_var.as_str()]);
+                self.bound.extend(each_of.iter_var2.as_deref());
+                let start = self.steps(&each_of.accu_init, loops)?;
                 let each = self
-                    .steps(&loop_.loop_cond, loops + 1)?
-                    .saturating_add(self.steps(&loop_.loop_step, loops + 1)?);
-                let result = self.steps(&loop_.result, loops)?;
+                    .steps(&each_of.loop_cond, loops + 1)?
+                    .saturating_add(self.steps(&each_of.loop_step, loops + 1)?);
+                let result = self.steps(&each_of.result, loops)?;
                 self.bound.truncate(before);
                 range.saturating_add(start).saturating_add(result).saturating_add(each.saturating_mul(times))
             }

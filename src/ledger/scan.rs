@@ -64,7 +64,7 @@ impl Mentions {
                     || self.fold(ledger, &ready, &mut wanted, leads),
                     || if next < until { read(ledger, next, size) } else { Ok(Vec::new()) },
                 );
-                let new = folded?;
+                let new = folded;
                 if !new.is_empty() {
                     // These are looked for from here on, so the pass goes to the end, and the next one to here.
                     (until, last) = (size, next.min(size));
@@ -88,7 +88,7 @@ impl Mentions {
         bundles: &[Bundle],
         wanted: &mut Wanted,
         leads: fn(&str) -> bool,
-    ) -> Result<Vec<ObjectId>, Error> {
+    ) -> Vec<ObjectId> {
         let mut new = Vec::new();
         for bundle in bundles {
             let mut start = 0;
@@ -110,7 +110,7 @@ impl Mentions {
                 }
             }
         }
-        Ok(new)
+        new
     }
 
     fn take(&mut self, stated: &Stated, wanted: &mut Wanted, leads: fn(&str) -> bool) -> Vec<ObjectId> {
@@ -124,7 +124,9 @@ impl Mentions {
         }
         let mut new: Vec<ObjectId> = next_of(stated).collect();
         new.retain(|id| self.sought.insert(*id));
-        new.iter().for_each(|id| wanted.add(*id));
+        for id in &new {
+            wanted.add(*id);
+        }
         new
     }
 }
@@ -138,7 +140,9 @@ struct Wanted {
 impl Wanted {
     fn new(ids: HashSet<ObjectId>) -> Self {
         let mut wanted = Self { ids: HashSet::new(), begins: vec![0; 1 << 10] };
-        ids.into_iter().for_each(|id| wanted.add(id));
+        for id in ids {
+            wanted.add(id);
+        }
         wanted
     }
 
