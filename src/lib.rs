@@ -82,9 +82,12 @@
 //! | [`store`] | objects by id; it knows bytes, not records |
 //! | [`log`] | the Merkle log of signed statements; it knows statements, not records |
 //! | [`state`] | the fold: what the statements of a log add up to |
+//! | [`index`] | which claims link to what: look-ups for questions, derived and deletable |
 //! | [`ledger`] | store, log and state together: open, look up, write a transaction |
 //! | [`capture`] | looks at configs, data, code, environments and weights; returns values, never opens a ledger |
 //! | [`acts`] | capture meets ledger: freeze, start, end, record |
+//! | [`contract`] | expressions over facts: the filters of lists |
+//! | [`list`] | everything of one kind, as rows with fields |
 //! | [`lineage`] | what something came from, and what came from it |
 //! | [`verify`] | every check of a checkpoint and of the chain behind it, all findings |
 //! | [`fsck`] | every file of a ledger against what it must be |
@@ -101,11 +104,14 @@ pub mod backup;
 pub mod capture;
 pub mod cli;
 pub mod codec;
+pub mod contract;
 pub mod durable;
 pub mod fsck;
 pub mod id;
+pub mod index;
 pub mod ledger;
 pub mod lineage;
+pub mod list;
 pub mod log;
 pub mod model;
 pub mod state;

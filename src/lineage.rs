@@ -1,19 +1,19 @@
 //! Lineage: what something came from and what came from it, as questions over the ledger's content.
 //!
-//! Answers are read from the folded state, a scan of the log and the records in the store, and nothing else: no
-//! clock, no disk outside of the ledger. Whether any of it deserves belief is for `verify`; here a record that
+//! Answers are read from the folded state, the log and the records in the store: no clock, and of what lies outside
+//! of the ledger only the index, which is asked where in the log to look. Whether any of it deserves belief is for `verify`; here a record that
 //! is not in the store is a node that says so.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::ControlFlow;
 
 use crate::codec::MAX_RECORD;
-use crate::ledger::{Error, Ledger, Stated};
+use crate::id::ObjectId;
+use crate::ledger::{Error, Ledger, Search, Stated};
 use crate::model::{
     self, Benchmark, Checkpoint, Code, Dirt, Environment, Eval, Facts, Kind, Note, Plan, Private, TypedId,
     content,
 };
-use crate::state::{DigestRole, Standing};
+use crate::state::DigestRole;
 
 /// Nodes after which a lineage is cut, so that no ledger makes a question endless.
 pub const MAX_NODES: usize = 100_000;
@@ -53,9 +53,71 @@ pub struct Lineage {
     pub nodes: BTreeMap<TypedId, Node>,
     /// Whether [`MAX_NODES`] was reached and more is left out.
     pub is_cut: bool,
+    /// Why the log was read instead of an index, where one would have helped.
+    pub without_index: Option<String>,
 }
 
 impl Lineage {
+    fn of(root: TypedId, node: Node) -> Self {
+        Self { root, nodes: BTreeMap::from([(root, node)]), is_cut: false, without_index: None }
+    }
+
+    /// Leaves what lies on the way to a thing; `None` if the lineage does not hold it.
+    #[must_use]
+    pub fn to(mut self, to: TypedId) -> Option<Self> {
+        let mut into: BTreeMap<TypedId, Vec<TypedId>> = BTreeMap::new();
+        for node in self.nodes.values() {
+            node.edges.iter().for_each(|edge| into.entry(edge.to).or_default().push(node.id));
+        }
+        let mut kept = BTreeSet::new();
+        let mut open = vec![to];
+        while let Some(id) = open.pop() {
+            if kept.insert(id) {
+                open.extend(into.get(&id).into_iter().flatten());
+            }
+        }
+        self.nodes.retain(|id, _| kept.contains(id));
+        for node in self.nodes.values_mut() {
+            // What follows the thing itself is not on the way to it.
+            node.edges.retain(|edge| kept.contains(&edge.to) && node.id != to);
+        }
+        (self.nodes.contains_key(&to) && self.nodes.contains_key(&self.root)).then_some(self)
+    }
+
+    /// Leaves the root and the nodes of one kind, each below the nearest that is left of those above it.
+    #[must_use]
+    pub fn only(mut self, kind: Kind) -> Self {
+        let root = self.root;
+        let is_kept = |id: &TypedId| *id == root || id.kind == kind;
+        let kept: Vec<TypedId> = self.nodes.keys().copied().filter(is_kept).collect();
+        let below: Vec<Vec<Edge>> = kept.iter().map(|id| self.nearest(*id, &is_kept)).collect();
+        self.nodes.retain(|id, _| is_kept(id));
+        for (id, edges) in kept.iter().zip(below) {
+            if let Some(node) = self.nodes.get_mut(id) {
+                node.edges = edges;
+            }
+        }
+        self
+    }
+
+    /// Returns the first nodes that are kept on every way down from one, each once, in the order of telling.
+    fn nearest(&self, from: TypedId, is_kept: &dyn Fn(&TypedId) -> bool) -> Vec<Edge> {
+        let edges = |id: &TypedId| self.nodes.get(id).into_iter().flat_map(|node| node.edges.iter().rev());
+        let mut found: Vec<Edge> = Vec::new();
+        let mut seen = BTreeSet::new();
+        let mut open: Vec<&Edge> = edges(&from).collect();
+        while let Some(edge) = open.pop() {
+            if !self.nodes.contains_key(&edge.to) || !seen.insert(edge.to) {
+                continue;
+            }
+            if is_kept(&edge.to) {
+                found.push(edge.clone());
+            } else {
+                open.extend(edges(&edge.to));
+            }
+        }
+        found
+    }
     /// Returns the nodes in depth-first order with their depth and the edge that led there.
     ///
     /// A node that is reached again is listed without what follows it; the flag says so.
@@ -90,7 +152,7 @@ pub struct Step<'a> {
 
 /// Returns everything that something came from.
 pub fn ancestors(ledger: &Ledger, id: TypedId) -> Result<Lineage, Error> {
-    let mut lineage = Lineage { root: id, nodes: BTreeMap::new(), is_cut: false };
+    let mut lineage = Lineage { root: id, nodes: BTreeMap::new(), is_cut: false, without_index: None };
     let mut open = VecDeque::from([id]);
     let mut paths = BTreeMap::new();
     while let Some(id) = open.pop_front() {
@@ -117,75 +179,87 @@ pub fn ancestors(ledger: &Ledger, id: TypedId) -> Result<Lineage, Error> {
 
 /// Returns everything that came from something: claims that link to it, and claims that link to those.
 pub fn descendants(ledger: &Ledger, id: TypedId) -> Result<Lineage, Error> {
-    let mut lineage = Lineage { root: id, nodes: BTreeMap::new(), is_cut: false };
-    lineage.nodes.insert(id, node(ledger, id, ledger.claim_of(id)?));
-    // An evaluation names the weights as content, so that it may come before the checkpoint's record.
-    let mut stands_for: BTreeMap<TypedId, TypedId> = BTreeMap::new();
-    add_content(ledger, id, &mut stands_for)?;
+    let mut search = ledger.search(is_lineage)?;
     loop {
-        let before = lineage.nodes.len();
-        ledger.list::<Error>(0, &mut |listed| {
-            let is_accepted = listed.standing == Standing::Accepted;
-            for stated in listed.claims.into_iter().filter(|_| is_accepted) {
-                take_descendant(ledger, &mut lineage, &mut stands_for, stated)?;
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        // Links to claims point back in the log, so one pass finds nearly all; content may be claimed later.
-        if lineage.nodes.len() == before || lineage.is_cut {
+        let had_index = search.without_index().is_none();
+        let mut lineage = descend(ledger, id, &mut search)?;
+        lineage.without_index = search.without_index().map(str::to_owned);
+        // An index that proved to be damaged on the way may have kept silent about something before.
+        if had_index == lineage.without_index.is_none() {
             return Ok(lineage);
         }
     }
 }
 
+/// Goes down from a thing, all that came directly from what was found last at a time.
+fn descend(ledger: &Ledger, id: TypedId, search: &mut Search<'_>) -> Result<Lineage, Error> {
+    let mut lineage = Lineage::of(id, node(ledger, id, ledger.claim_of(id)?));
+    let mut last = vec![id];
+    // An evaluation names the weights as content, so that it may come before the checkpoint's record.
+    let mut stands_for: BTreeMap<TypedId, TypedId> = BTreeMap::new();
+    while !last.is_empty() && !lineage.is_cut {
+        let mut sources: BTreeMap<TypedId, TypedId> = BTreeMap::new();
+        for id in last.drain(..) {
+            sources.insert(id, id);
+            if let Some(weights) = weights_of(ledger, &lineage, id)? {
+                sources.insert(weights, *stands_for.entry(weights).or_insert(id));
+            }
+        }
+        let ids: Vec<ObjectId> = sources.keys().map(|id| id.id).collect();
+        for stated in search.linking_to(&ids)? {
+            last.extend(take_descendant(ledger, &mut lineage, &sources, stated));
+        }
+    }
+    Ok(lineage)
+}
+
+/// Adds a claim below what it links to, and returns its object if it is new.
 fn take_descendant(
     ledger: &Ledger,
     lineage: &mut Lineage,
-    stands_for: &mut BTreeMap<TypedId, TypedId>,
+    sources: &BTreeMap<TypedId, TypedId>,
     stated: Stated,
-) -> Result<(), Error> {
+) -> Option<TypedId> {
     let id = stated.object;
-    let mut sources = Vec::new();
-    for (role, target) in &stated.links {
-        let target = stands_for.get(target).unwrap_or(target);
-        let is_told = sources.iter().any(|(source, _)| source == target);
-        if *target != id && is_lineage(role) && !is_told && lineage.nodes.contains_key(target) {
-            sources.push((*target, Edge { role: role.clone(), to: id }));
+    let mut above: Vec<(TypedId, String)> = Vec::new();
+    for (role, target) in stated.links.iter().filter(|(role, _)| is_lineage(role)) {
+        let Some(source) = sources.get(target).filter(|source| **source != id) else { continue };
+        if !above.iter().any(|(told, _)| told == source) {
+            above.push((*source, role.clone()));
         }
     }
-    if sources.is_empty() {
-        return Ok(());
+    if above.is_empty() {
+        return None;
     }
-    if !lineage.nodes.contains_key(&id) {
+    let is_new = !lineage.nodes.contains_key(&id);
+    if is_new {
         if lineage.nodes.len() >= MAX_NODES {
             lineage.is_cut = true;
-            return Ok(());
+            return None;
         }
         lineage.nodes.insert(id, node(ledger, id, Some(stated)));
-        add_content(ledger, id, stands_for)?;
     }
-    for (source, edge) in sources {
+    for (source, role) in above {
+        let edge = Edge { role, to: id };
         if let Some(node) = lineage.nodes.get_mut(&source)
             && !node.edges.contains(&edge)
         {
             node.edges.push(edge);
         }
     }
-    Ok(())
+    is_new.then_some(id)
 }
 
-/// Remembers that a checkpoint's weights, as content, stand for the checkpoint.
-fn add_content(
-    ledger: &Ledger,
-    id: TypedId,
-    stands_for: &mut BTreeMap<TypedId, TypedId>,
-) -> Result<(), Error> {
-    if id.kind == Kind::Checkpoint
-        && let Some(weights) = ledger.claim_of(id)?.and_then(|stated| stated.link("weights"))
-    {
-        stands_for.entry(weights).or_insert(id);
+/// Returns the content that stands for a checkpoint: the weights that its first claim names.
+fn weights_of(ledger: &Ledger, lineage: &Lineage, id: TypedId) -> Result<Option<TypedId>, Error> {
+    if id.kind != Kind::Checkpoint {
+        return Ok(None);
     }
-    Ok(())
+    let told = lineage.nodes.get(&id).and_then(|node| node.claim.as_ref());
+    if let Some(first) = told.filter(|stated| ledger.state().claim(id) == Some(stated.place)) {
+        return Ok(first.link("weights"));
+    }
+    Ok(ledger.claim_of(id)?.and_then(|stated| stated.link("weights")))
 }
 
 /// Roles through which one thing leads to another; the others describe the thing itself.

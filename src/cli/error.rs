@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::acts;
 use crate::capture::{code, config, environment, results, safetensors, walk, weights};
+use crate::contract;
 use crate::ledger::ResolveError;
 use crate::log::{files, key, note, sealed, statement};
 use crate::state::Reason;
@@ -410,6 +411,24 @@ impl From<acts::Error> for Failure {
             _ => {}
         }
         failure.because(error)
+    }
+}
+
+impl From<contract::Error> for Failure {
+    fn from(error: contract::Error) -> Self {
+        use contract::Error;
+        let mut failure = Self::new("bad-expression", Exit::Usage, error.to_string());
+        match &error {
+            Error::UnknownField { known, .. } => {
+                failure = failure.fact(format!("fields     {}", known.join("  ")));
+            }
+            Error::UnknownFunction { known, .. } => {
+                failure = failure.fact(format!("functions  {}", known.join("  ")));
+            }
+            Error::Syntax { said } => failure.facts.extend(said.lines().map(str::to_owned)),
+            _ => {}
+        }
+        failure.hint("ledger ls -h")
     }
 }
 

@@ -16,7 +16,7 @@ use super::verify::{list, padded, told};
 #[derive(Debug, clap::Args)]
 #[command(before_help = "  ledger fsck\n  ledger fsck --json | jq '.findings[]'")]
 pub(super) struct Args {
-    /// Throw away the folded state in the cache and fold again
+    /// Throw away the folded state and the index in the cache and make them again
     #[arg(long)]
     reindex: bool,
     /// Finish commits that were left half done, and set aside a file that is in their way
@@ -49,14 +49,19 @@ fn check(root: &Path, kept: Option<&State>, context: &Context) -> Result<Answer,
     Ok(answer(&report, context))
 }
 
-/// Drops the State file of the ledger that lies at `root`; opening folds it anew.
+/// Drops what is derived from the ledger at `root`: opening folds it anew, and the first question indexes it.
 fn reindex(root: &Path, context: &Context) -> Result<(), Failure> {
-    let id = Ledger::open(root, context.home())?.id();
+    let ledger = Ledger::open(root, context.home())?;
+    let id = ledger.id();
     let Some(cache) = context.home().cache else {
         context.ui.talk("note: there is no cache directory, so nothing is kept there");
         return Ok(());
     };
     Durable::new(disk(), cache.join(id.to_hex()), false).remove(Path::new("state"))?;
+    ledger.drop_index()?;
+    if let Some(why) = Ledger::open(root, context.home())?.search(|_| true)?.without_index() {
+        context.ui.verbose(1, format!("note: no index was made: {why}"));
+    }
     Ok(())
 }
 

@@ -14,6 +14,7 @@ use crate::state::Standing;
 use super::error::Failure;
 use super::settings::Context;
 use super::show::{claim, meant};
+use super::trace::said_without_index;
 use super::ui::{self, Answer, plain};
 
 /// List what happened, newest first
@@ -39,7 +40,9 @@ fn list(args: &Args, context: &Context, ledger: &Ledger) -> Result<Answer, Failu
     let about: Option<BTreeSet<TypedId>> = match &args.subject {
         Some(text) => {
             let id = meant(text, ledger, context)?;
-            Some(lineage::descendants(ledger, id)?.nodes.into_keys().collect())
+            let found = lineage::descendants(ledger, id)?;
+            said_without_index(&found, context);
+            Some(found.nodes.into_keys().collect())
         }
         None => None,
     };

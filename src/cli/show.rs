@@ -15,6 +15,7 @@ use crate::verify::{self, identify};
 
 use super::error::Failure;
 use super::settings::{Context, quoted, shell};
+use super::trace::said_without_index;
 use super::ui::{self, Answer, Exit, plain};
 
 /// Show one thing in full
@@ -30,15 +31,18 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
-    let ledger = context.open()?;
-    let id = meant(&args.subject, &ledger, context)?;
-    let node = lineage::describe(&ledger, id)?;
-    let record = fields(&ledger, id);
+    context.ask(|ledger| show(args, context, ledger))
+}
+
+fn show(args: &Args, context: &Context, ledger: &Ledger) -> Result<Answer, Failure> {
+    let id = meant(&args.subject, ledger, context)?;
+    let node = lineage::describe(ledger, id)?;
+    let record = fields(ledger, id);
     let mut answer = Answer::new("ledger.show/1");
     answer.set("id", id.to_string());
     answer.set("label", node.label.clone());
     answer.set("record", record.clone());
-    answer.set("claim", node.claim.as_ref().map(|stated| claim(&ledger, stated)));
+    answer.set("claim", node.claim.as_ref().map(|stated| claim(ledger, stated)));
     if args.raw {
         let Some(record) = record else {
             return Err(Failure::new("no-such-id", Exit::Unknown, format!("the record of {id} is not here")));
@@ -54,7 +58,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
         facts.push(("by", format!("{who} at {}", ui::time(stated.time))));
         facts.push(("statement", stated.place.index.to_string()));
         facts.push(("sha256", stated.sha256.to_hex()));
-        for notice in verify::notices(&ledger, stated)? {
+        for notice in verify::notices(ledger, stated)? {
             let label = if notice.is_tainted { "revoked" } else { "note" };
             facts.push((label, plain(&notice.message)));
             marks.push(json!({"tainted": notice.is_tainted, "message": notice.message}));
@@ -74,7 +78,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
             answer.line(format!("  {:<13}  {}", plain(name), plain(&text)));
         }
     }
-    let below = below(&ledger, id)?;
+    let below = below(ledger, id, context)?;
     for (role, to, label) in &below {
         let line = format!("  {:<13}  {}  {}", format!("-> {role}"), to.short(), plain(label));
         answer.line(line.trim_end());
@@ -112,11 +116,12 @@ pub(super) fn meant(text: &str, ledger: &Ledger, context: &Context) -> Result<Ty
 }
 
 /// Returns what directly came of something: attempts and results of a run, evaluations of a checkpoint.
-fn below(ledger: &Ledger, id: TypedId) -> Result<Vec<(String, TypedId, String)>, Failure> {
+fn below(ledger: &Ledger, id: TypedId, context: &Context) -> Result<Vec<(String, TypedId, String)>, Failure> {
     if !matches!(id.kind, Kind::Plan | Kind::Checkpoint | Kind::Dataset | Kind::Model) {
         return Ok(Vec::new());
     }
     let found = lineage::descendants(ledger, id)?;
+    said_without_index(&found, context);
     let steps = found.walk().into_iter().filter(|step| step.depth > 0 && !step.is_repeat);
     Ok(steps
         .map(|step| (step.node.id.kind.word().to_owned(), step.node.id, step.node.label.clone()))

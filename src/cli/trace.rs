@@ -5,13 +5,14 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use crate::ledger::Ledger;
 use crate::lineage::{self, Lineage};
-use crate::model::TypedId;
+use crate::model::{Kind, TypedId};
 
 use super::error::Failure;
 use super::settings::Context;
 use super::show::meant;
-use super::ui::{Answer, plain};
+use super::ui::{Answer, Exit, plain};
 
 /// Trace where something came from, or what came from it
 #[derive(Debug, clap::Args)]
@@ -27,6 +28,12 @@ pub(super) struct Args {
     /// Everything that came from it
     #[arg(long)]
     down: bool,
+    /// Only the ways to this one; exit code 1 if there are none
+    #[arg(long, value_name = "ID")]
+    to: Option<String>,
+    /// Only things of one kind: run, checkpoint, eval, dataset, ...
+    #[arg(long, value_name = "KIND", value_parser = kind)]
+    kind: Option<Kind>,
     /// Draw with Mermaid, for Markdown pages
     #[arg(long, conflicts_with = "dot")]
     mermaid: bool,
@@ -36,13 +43,28 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
-    let ledger = context.open()?;
-    let id = meant(&args.subject, &ledger, context)?;
-    let found = if args.down { lineage::descendants(&ledger, id)? } else { lineage::ancestors(&ledger, id)? };
+    context.ask(|ledger| trace(args, context, ledger))
+}
+
+fn trace(args: &Args, context: &Context, ledger: &Ledger) -> Result<Answer, Failure> {
+    let id = meant(&args.subject, ledger, context)?;
+    let to = args.to.as_ref().map(|text| meant(text, ledger, context)).transpose()?;
+    let mut found =
+        if args.down { lineage::descendants(ledger, id)? } else { lineage::ancestors(ledger, id)? };
+    said_without_index(&found, context);
     if found.is_cut {
         context.ui.warn(format!("only the first {} things are shown", lineage::MAX_NODES));
     }
     let mut answer = Answer::new("ledger.trace/1");
+    if let Some(to) = to {
+        let Some(ways) = found.to(to) else {
+            return Err(unrelated(id, to, args.down));
+        };
+        found = ways;
+    }
+    if let Some(kind) = args.kind {
+        found = found.only(kind);
+    }
     answer.set("root", id.to_string());
     answer.set("direction", if args.down { "down" } else { "up" });
     answer.set("nodes", nodes(&found));
@@ -53,6 +75,29 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
         _ => tree(&found, !args.down, &mut answer),
     }
     Ok(answer)
+}
+
+/// Reads a kind by its word, or by what its ids begin with.
+fn kind(text: &str) -> Result<Kind, String> {
+    Kind::from_word(text).or_else(|| Kind::from_prefix(text)).ok_or_else(|| {
+        let words = ["run", "checkpoint", "eval", "dataset", "model", "code", "config", "environment"];
+        format!("one of {} and other kinds", words.join(", "))
+    })
+}
+
+/// Says with `-v` that the log was read, and why.
+pub(super) fn said_without_index(found: &Lineage, context: &Context) {
+    if let Some(why) = &found.without_index {
+        context.ui.verbose(1, format!("note: answered by reading the log, without an index: {why}"));
+    }
+}
+
+fn unrelated(id: TypedId, to: TypedId, is_down: bool) -> Failure {
+    let (later, earlier) = if is_down { (to, id) } else { (id, to) };
+    let message = format!("{} did not come from {}", later.short(), earlier.short());
+    let failure = Failure::new("no-way", Exit::No, message);
+    let direction = if is_down { "" } else { " --down" };
+    failure.hint(format!("ledger trace {}{direction} --to {}", id.short(), to.short()))
 }
 
 /// Returns the nodes in the order in which they are told, each once.

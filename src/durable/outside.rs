@@ -78,6 +78,21 @@ pub fn lock(disk: &Arc<dyn Disk>, path: &Path, timeout: Duration) -> Result<Lock
     lock::take(disk.as_ref(), path, Mode::Exact(0o600), timeout)
 }
 
+/// Creates a directory that is the user's alone, with those above it; one that is there is left as it is.
+pub fn make_dir(disk: &Arc<dyn Disk>, path: &Path) -> Result<(), Error> {
+    make_dirs(disk.as_ref(), path)
+}
+
+/// Removes a directory of derived files with all that is in it, if it is there.
+pub fn remove_dir(disk: &Arc<dyn Disk>, path: &Path) -> Result<(), Error> {
+    match disk.remove_tree(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::from_write("remove", path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn write<T>(
     disk: &Arc<dyn Disk>,
     path: &Path,

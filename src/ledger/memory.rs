@@ -1,4 +1,4 @@
-//! What one user keeps about ledgers outside of them: the last head seen, and the State file.
+//! What one user keeps about ledgers outside of them: the last head seen, the State file, and where the index lies.
 //!
 //! The head guards against a log that was rolled back or forked, so it lies with the user's state and not in
 //! the cache. The State file only saves time. Neither is needed: without a writable home every command works
@@ -21,6 +21,10 @@ use super::note_ledger;
 /// Checking 200 signatures costs about as much as writing the file (measured: 50 us each), so no command
 /// pays for more than twice its share.
 const STATE_LAG: u64 = 200;
+/// A log of fewer statements is read faster than an index is opened.
+const INDEX_FROM: u64 = 10_000;
+/// An index is brought up to date when it lacks more statements than this, which are read in a few milliseconds.
+const INDEX_LAG: u64 = 1_000;
 const MODE: u32 = 0o600;
 
 impl Source for outside::Opened {
@@ -43,20 +47,36 @@ pub(super) enum Reading {
 }
 
 /// Directories of one user, as the command line found them. `None` where there is none to write to.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Home {
     /// Holds `<ledger>/head`.
     pub state: Option<PathBuf>,
-    /// Holds `<ledger>/state`.
+    /// Holds `<ledger>/state` and `<ledger>/index/`.
     pub cache: Option<PathBuf>,
+    pub(super) index_from: u64,
+    pub(super) index_lag: u64,
     /// Size at which the State file on disk was folded.
     saved: u64,
+}
+
+impl Default for Home {
+    fn default() -> Self {
+        Self::new(None, None)
+    }
 }
 
 impl Home {
     /// Takes the user's directories.
     pub const fn new(state: Option<PathBuf>, cache: Option<PathBuf>) -> Self {
-        Self { state, cache, saved: 0 }
+        Self { state, cache, index_from: INDEX_FROM, index_lag: INDEX_LAG, saved: 0 }
+    }
+
+    /// Keeps an index of logs of `from` statements and more, and lets it lack up to `lag` of them.
+    #[must_use]
+    pub const fn indexing(mut self, from: u64, lag: u64) -> Self {
+        self.index_from = from;
+        self.index_lag = lag;
+        self
     }
 
     fn head_path(&self, ledger: LedgerId) -> Option<PathBuf> {
@@ -66,6 +86,10 @@ impl Home {
     /// Returns where the State file of a ledger lies.
     pub fn state_path(&self, ledger: LedgerId) -> Option<PathBuf> {
         Some(self.cache.as_ref()?.join(ledger.to_hex()).join("state"))
+    }
+
+    pub(super) fn index_path(&self, ledger: LedgerId) -> Option<PathBuf> {
+        Some(self.cache.as_ref()?.join(ledger.to_hex()).join("index"))
     }
 
     /// Returns the head remembered for a ledger, by the id that its own published head claims.

@@ -3,14 +3,17 @@
 //! Opening reads and checks, and writes nothing under the ledger. `init.rs` makes a ledger, `transaction.rs`
 //! stages objects and claims, `sequencer.rs` brings pending statements under a head, `memory.rs` keeps what
 //! this user knew, `place.rs` tells a copy from the ledger, `prove.rs` makes proofs for others, `resolve.rs`
-//! turns what people type into ids. Time, keys and randomness come in as
-//! arguments; nothing here prints.
+//! turns what people type into ids, `search.rs` finds what links to a thing. Time, keys and randomness come in
+//! as arguments; nothing here prints.
 
 mod init;
 mod memory;
 mod place;
 mod prove;
+mod reader;
 mod resolve;
+mod scan;
+mod search;
 mod sequencer;
 mod transaction;
 
@@ -35,7 +38,9 @@ pub use memory::Home;
 use memory::Reading;
 pub use place::{Adopted, is_copy};
 pub use prove::{Proven, Under};
+pub use reader::Reader;
 pub use resolve::{ResolveError, Wanted};
+pub use search::Search;
 pub use sequencer::{Pending, Sequenced};
 pub use transaction::{Draft, Outcome, Signer, StagedClaim, Transaction};
 

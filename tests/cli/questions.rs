@@ -100,6 +100,83 @@ fn lineage_is_told_in_both_directions_and_drawn() {
 }
 
 #[test]
+fn lists_are_filtered_sorted_and_shown_as_asked() {
+    let (_world, kim) = told();
+    kim.lay("worse.json", b"{\"accuracy\": 0.25, \"loss\": NaN}");
+    kim.lay("whole.json", b"{\"accuracy\": 1, \"steps\": 7}");
+    for file in ["worse.json", "whole.json"] {
+        kim.ok(&["-q", "record", "eval", file, "--subject", "out/step-10", "--benchmark", "digits"]);
+    }
+    let filtered = |what: &str, filter: &str| {
+        let document = kim.json(&["ls", what, "--where", filter]);
+        (document["rows"].as_array().unwrap().len(), document["unanswered"].as_u64().unwrap())
+    };
+    assert_eq!(filtered("evals", "metrics.accuracy > 0.5"), (2, 0));
+    assert_eq!(filtered("evals", "metrics.accuracy >= 1"), (1, 0), "a whole number is a number");
+    assert_eq!(filtered("evals", "has(metrics.steps) && metrics.steps > 6.5"), (1, 0));
+    assert_eq!(
+        filtered("evals", "metrics.loss < 1e9 || metrics.loss != 3.0"),
+        (0, 3),
+        "no number, no answer"
+    );
+    assert_eq!(filtered("evals", "binding == 'asserted' && benchmark == 'digits'"), (3, 0));
+    assert_eq!(filtered("runs", "status == 'completed' && name == 'base'"), (1, 0));
+    assert_eq!(filtered("runs", "status == 'failed'"), (0, 0));
+    assert_eq!(filtered("checkpoints", "step == 10 && run.startsWith('run:')"), (1, 0));
+    assert_eq!(filtered("keys", "'author' in roles"), (1, 0));
+    assert_eq!(filtered("datasets", "name == 'train@1' && time > '2000-01-01'"), (1, 0));
+
+    let accuracies = |sort: &str| -> Vec<f64> {
+        let rows = kim.json(&["ls", "evals", "--sort", sort, "--columns", "metrics.accuracy,by"]);
+        let rows = rows["rows"].as_array().unwrap().clone();
+        assert!(rows.iter().all(|row| row.get("binding").is_none() && row["by"].is_string()), "{rows:?}");
+        rows.iter().map(|row| row["metrics.accuracy"].as_f64().unwrap()).collect()
+    };
+    assert_eq!(accuracies("metrics.accuracy"), [0.25, 0.9, 1.0]);
+    assert_eq!(accuracies("-metrics.accuracy"), [1.0, 0.9, 0.25]);
+
+    kim.run(&["ls", "evals", "--where", "metrics.steps > 1"]).matches("ls/unanswered");
+    kim.run(&["ls", "runs", "--where", "statsu == 'failed'"]).matches("ls/unknown-field");
+    kim.run(&["ls", "runs", "--where", "true || lower(name) == 'x'"]).matches("ls/unknown-function");
+    kim.run(&["ls", "runs", "--where", "status =="]).matches("ls/no-expression");
+    for args in [&["--sort", "nothing"][..], &["--columns", "id,nothing"], &["--columns", "id.x"]] {
+        kim.run(&[&["ls", "runs"], args].concat()).fails(2, "bad-expression");
+    }
+    let output = kim.run(&["ls", "evals", "--where", "metrics.accuracy"]);
+    assert!(output.stderr.contains("not yes or no") && output.stdout.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_lineage_is_narrowed_to_a_way_or_a_kind() {
+    let (_world, kim) = told();
+    let run = kim.run(&["trace", "out/step-10", "--to", "base"]);
+    run.matches("trace/to");
+    run.never_says("data:");
+    let document = kim.json(&["trace", "base", "--down", "--kind", "ck"]);
+    let kinds: Vec<_> = document["nodes"].as_array().unwrap().iter().map(|node| &node["kind"]).collect();
+    assert_eq!(kinds, ["plan", "checkpoint"]);
+    assert_eq!(
+        document["edges"].as_array().unwrap().len(),
+        1,
+        "what lay between is left out, the way is not"
+    );
+    kim.run(&["trace", "base", "--down", "--kind", "eval"]).matches("trace/kind");
+    kim.run(&["trace", "base", "--to", "out/step-10"]).fails(1, "no-way");
+    assert_eq!(kim.run(&["trace", "base", "--down", "--to", "out/step-10"]).code, 0);
+    kim.run(&["trace", "base", "--kind", "nothing"]).fails(2, "usage");
+}
+
+#[test]
+fn what_was_read_instead_of_an_index_is_said_when_asked() {
+    let (_world, kim) = told();
+    let output = kim.run(&["-v", "trace", "base", "--down"]);
+    assert!(output.stderr.contains("without an index"), "{output:?}");
+    let output = kim.run(&["trace", "base", "--down"]);
+    assert!(!output.stderr.contains("index"), "{output:?}");
+    assert_eq!(kim.run(&["fsck", "--reindex"]).code, 0);
+}
+
+#[test]
 fn the_bare_command_says_where_one_is_and_what_comes_next() {
     let (_world, kim) = World::project();
     kim.run(&[]).matches("status/new");
