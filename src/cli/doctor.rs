@@ -331,7 +331,7 @@ impl Visit<'_> {
         }
         match durable.file_time() {
             Ok(there) => {
-                let ahead = self.context.now as i64 - there;
+                let ahead = seconds(self.context.now) - there;
                 let text = format!("{} here, {}", time(self.context.now), apart(ahead, "the disk's"));
                 if ahead.abs() <= SKEW {
                     self.ok("clock", text);
@@ -351,7 +351,7 @@ impl Visit<'_> {
             latest = listed.claims.iter().map(|claim| claim.time).fold(latest, u64::max);
             Ok(std::ops::ControlFlow::Continue(()))
         });
-        let ahead = latest as i64 - self.context.now as i64;
+        let ahead = seconds(latest) - seconds(self.context.now);
         if read.is_ok() && ahead > SKEW {
             self.warn(
                 "clock",
@@ -422,7 +422,7 @@ impl Visit<'_> {
         let durable = ledger.durable();
         let age = |name: &OsString| {
             let meta = durable.stat(&Path::new(TMP).join(name)).ok().flatten()?;
-            Some(self.context.now as i64 - meta.modified)
+            Some(seconds(self.context.now) - meta.modified)
         };
         let entries = durable.list(Path::new(TMP)).unwrap_or_default();
         let ages: Vec<i64> = entries.iter().filter_map(|entry| age(&entry.name)).collect();
@@ -455,6 +455,11 @@ impl Visit<'_> {
             self.warn("variable", format!("{name} means nothing here"), format!("unset {name}"));
         }
     }
+}
+
+/// Returns a time in the type that differences are in.
+fn seconds(time: u64) -> i64 {
+    i64::try_from(time).unwrap_or(i64::MAX)
 }
 
 fn waits_text(waiting: u64) -> String {

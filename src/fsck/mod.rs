@@ -86,9 +86,8 @@ impl Report {
 ///
 /// Objects are not hashed, except records, which are read for what they name.
 pub fn lacking(ledger: &Ledger, store: &Store) -> Result<Report, Error> {
-    let mut report = Report::default();
-    report.size = ledger.head().head().size;
-    report.whole = report.size;
+    let size = ledger.head().head().size;
+    let mut report = Report { size, whole: size, ..Report::default() };
     objects::lacking(ledger, store, &mut report)?;
     Ok(report)
 }
