@@ -192,19 +192,19 @@ impl Source<'_> {
         if !old.is_copy() {
             return Err(Error::NotABackup { path: root.to_owned() });
         }
-        let (held, head) = (old.head().head(), self.ledger.head().head());
-        if held.size > head.size {
-            return Err(Error::Newer { backup: held.size, here: head.size });
+        let (kept, head) = (old.head().head(), self.ledger.head().head());
+        if kept.size > head.size {
+            return Err(Error::Newer { backup: kept.size, here: head.size });
         }
         let log = self.ledger.log();
-        let here = log.root_at(&log.tiles(), held.size, head.size, head.root)?;
-        if here != held.root {
-            return Err(Error::Fork { size: held.size, here, backup: held.root });
+        let here = log.root_at(&log.tiles(), kept.size, head.size, head.root)?;
+        if here != kept.root {
+            return Err(Error::Fork { size: kept.size, here, backup: kept.root });
         }
         // What is added continues from these tiles, so they must be the ones of the head.
-        let found = tree::root_at(&old.log().tiles(), held.size).map_err(files::Error::from)?;
-        if found != held.root {
-            return Err(unusable(files::Error::Statements { size: held.size }.into()));
+        let found = tree::root_at(&old.log().tiles(), kept.size).map_err(files::Error::from)?;
+        if found != kept.root {
+            return Err(unusable(files::Error::Statements { size: kept.size }.into()));
         }
         Ok(old.durable().clone())
     }

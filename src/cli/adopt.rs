@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use crate::fsck;
+use crate::id::StatementId;
 use crate::ledger::{self, Ledger};
 
 use super::error::Failure;
@@ -61,7 +62,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     answer.set("size", size);
     answer.set("missing", missing);
     answer.set("aside", adopted.aside.iter().map(|path| path.display().to_string()).collect::<Vec<_>>());
-    answer.set("taken_over", adopted.taken_over.iter().map(|id| id.to_hex()).collect::<Vec<_>>());
+    answer.set("taken_over", adopted.taken_over.iter().map(StatementId::to_hex).collect::<Vec<_>>());
     Ok(answer)
 }
 

@@ -30,6 +30,7 @@ enum Word {
     Fish,
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "every command answers so")]
 pub(super) fn run(args: &Args, _context: &Context) -> Result<Answer, Failure> {
     let shell = match args.shell {
         Word::Bash => Shell::Bash,

@@ -54,6 +54,7 @@ const OLD: i64 = 24 * 3600;
 /// Of statements before the last one, so many are asked for their times.
 const RECENT: u64 = 16;
 
+#[expect(clippy::unnecessary_wraps, reason = "every command answers so")]
 pub(super) fn run(_args: &Args, context: &Context) -> Result<Answer, Failure> {
     let mut visit = Visit { context, findings: Vec::new() };
     let ledger = visit.ledger();

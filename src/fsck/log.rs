@@ -404,7 +404,7 @@ impl LogKeys {
         for (_, key, may_order) in self.said.iter().take_while(|(index, ..)| *index < size) {
             keys.retain(|other| other != key);
             if *may_order {
-                keys.push(key.clone());
+                keys.push(*key);
             }
         }
         keys

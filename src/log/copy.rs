@@ -25,35 +25,39 @@ impl Log {
     pub fn copy_to(&self, head: &SignedHead, other: &Self) -> Result<(), Error> {
         let size = head.head().size;
         let from = match other.head() {
-            Ok(held) => held.head().size,
+            Ok(other) => other.head().size,
             Err(Error::NoHead) => 0,
             Err(error) => return Err(error),
         };
         let mut range = tree::range_at(&other.tiles(), from)?;
         self.statements::<Error>(size, from, &mut |_, entries| {
-            entries.iter().for_each(|entry| range.push(statement_id(entry)));
+            for entry in entries {
+                range.push(statement_id(entry));
+            }
             Ok(())
         })?;
         if range.root() != head.head().root {
             return Err(Error::Statements { size });
         }
-        let (mut at, mut held, mut full) = (from, Vec::new(), Vec::new());
+        let (mut at, mut waiting, mut full) = (from, Vec::new(), Vec::new());
         self.statements::<Error>(size, from, &mut |_, entries| {
-            held.extend(entries.iter().map(|entry| entry.to_vec()));
+            waiting.extend(entries.iter().map(|entry| entry.to_vec()));
             // Bundles end where chunks do, so no chunk is ever passed over.
-            if (at + held.len() as u64).is_multiple_of(CHUNK) {
-                full.extend(other.lay(at, &slices(&held), None)?);
-                at += held.len() as u64;
-                held.clear();
+            if (at + waiting.len() as u64).is_multiple_of(CHUNK) {
+                full.extend(other.lay(at, &slices(&waiting), None)?);
+                at += waiting.len() as u64;
+                waiting.clear();
             }
             Ok(())
         })?;
-        if !held.is_empty() {
-            full.extend(other.lay(at, &slices(&held), None)?);
+        if !waiting.is_empty() {
+            full.extend(other.lay(at, &slices(&waiting), None)?);
         }
         other.publish(head)?;
         // Shorter forms may be asked for as long as the old head is the published one.
-        full.into_iter().for_each(|tile| other.drop_partials(tile));
+        for tile in full {
+            other.drop_partials(tile);
+        }
         Ok(())
     }
 
@@ -142,7 +146,9 @@ mod tests {
     fn grow(log: &Log, range: &mut CompactRange, to: u64) -> SignedHead {
         let from = range.size();
         let entries: Vec<[u8; 4]> = (from..to).map(|n| (n as u32).to_be_bytes()).collect();
-        entries.iter().for_each(|entry| range.push(statement_id(entry)));
+        for entry in &entries {
+            range.push(statement_id(entry));
+        }
         let slices: Vec<&[u8]> = entries.iter().map(<[u8; 4]>::as_slice).collect();
         log.lay(from, &slices, Some(range.root())).unwrap();
         let head = TreeHead { origin: "lineage-ledger/test".to_owned(), size: to, root: range.root() };

@@ -171,7 +171,9 @@ impl Log {
         let entries: Vec<&[u8]> = file.statements.iter().map(Vec::as_slice).collect();
         let full = self.lay(file.extends, &entries, Some(file.head.head().root))?;
         self.publish(&file.head)?;
-        full.into_iter().for_each(|tile| self.drop_partials(tile));
+        for tile in full {
+            self.drop_partials(tile);
+        }
         Ok(())
     }
 
@@ -188,7 +190,9 @@ impl Log {
         let source = self.tiles();
         if let Some(root) = root {
             let mut range = tree::range_at(&source, extends)?;
-            leaves.iter().for_each(|leaf| range.push(*leaf));
+            for leaf in leaves {
+                range.push(leaf);
+            }
             if range.root() != root {
                 return Err(Error::BatchRoot { extends });
             }

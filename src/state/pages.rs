@@ -49,7 +49,7 @@ struct Page {
 #[derive(Debug)]
 pub(super) struct Pages {
     source: Box<dyn Source>,
-    pages: Vec<Page>,
+    all: Vec<Page>,
     damaged: AtomicBool,
 }
 
@@ -62,23 +62,23 @@ impl Default for Pages {
 impl Pages {
     /// Starts without pages.
     pub(super) fn new(source: Box<dyn Source>) -> Self {
-        Self { source, pages: Vec::new(), damaged: AtomicBool::new(false) }
+        Self { source, all: Vec::new(), damaged: AtomicBool::new(false) }
     }
 
     /// Adds the next page and returns its number.
     pub(super) fn add(&mut self, at: u64, len: usize, digest: [u8; 32]) {
-        self.pages.push(Page { at, len, digest, bytes: OnceLock::new() });
+        self.all.push(Page { at, len, digest, bytes: OnceLock::new() });
     }
 
     /// Returns the number of pages.
     pub(super) fn len(&self) -> usize {
-        self.pages.len()
+        self.all.len()
     }
 
     /// Returns a page, or nothing where it cannot be read or is not what it was: the file is damaged from
     /// then on, and no answer out of it may be used.
     pub(super) fn page(&self, number: usize) -> Option<&[u8]> {
-        let page = self.pages.get(number)?;
+        let page = self.all.get(number)?;
         let read = || {
             let mut bytes = vec![0; page.len].into_boxed_slice();
             let read = self.source.read_at(page.at, &mut bytes);
@@ -93,7 +93,7 @@ impl Pages {
 
     /// Reads every page, on all cores. `false` if one is damaged.
     pub(super) fn read_all(&self) -> bool {
-        (0..self.pages.len()).into_par_iter().for_each(|number| {
+        (0..self.all.len()).into_par_iter().for_each(|number| {
             self.page(number);
         });
         !self.is_damaged()

@@ -122,7 +122,7 @@ fn the_doctor_names_what_is_wrong_with_a_next_step() {
     kim.lay(".ledger/log/refused/0/x", b"x");
     std::fs::create_dir(kim.project.join(".ledger.new-1-1")).unwrap();
     kim.lay(".ledger/tmp/1-1", b"x");
-    let day = std::time::Duration::from_secs(3 * 24 * 3600);
+    let day = std::time::Duration::from_hours(72);
     let old = std::fs::File::open(kim.project.join(".ledger/tmp/1-1")).unwrap();
     old.set_modified(std::time::SystemTime::now() - day).unwrap();
     let kim = kim.with("LEDGER_TRUTS", "x").with("LEDGER_KEY", &secret).with("LEDGER_PASSPHRASE", "sesame");
