@@ -190,8 +190,8 @@ impl Log {
         let source = self.tiles();
         if let Some(root) = root {
             let mut range = tree::range_at(&source, extends)?;
-            for leaf in leaves {
-                range.push(leaf);
+            for leaf in &leaves {
+                range.push(*leaf);
             }
             if range.root() != root {
                 return Err(Error::BatchRoot { extends });
