@@ -418,7 +418,8 @@ fn files_are_short_enough_to_be_read() {
     let mut findings = Vec::new();
     for source in sources().iter().filter(|source| source.has_extension(&["rs", "go", "py", "sh", "md"])) {
         let lines = source.text.lines().count();
-        if lines >= MAX_LINES {
+        // The reference page is made from the help of every command, and is looked into rather than read.
+        if lines >= MAX_LINES && source.path != "docs/cli.md" {
             findings.push(format!("{}: {lines} lines", source.path));
         }
     }
