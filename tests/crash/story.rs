@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ledger::acts::{self, CheckpointRequest, RunFiles, Whose};
+use ledger::durable::fault::FaultDisk;
 use ledger::durable::{Created, Disk, outside};
 use ledger::id::{ObjectId, StatementId};
 use ledger::ledger::{Error, Ledger, Outcome, Signer, StagedClaim};
@@ -42,18 +43,26 @@ pub(crate) struct Told {
     pub(crate) revoked: bool,
     /// Size of the greatest head that was remembered without a notice.
     pub(crate) remembered: u64,
+    /// From which operation on which process is at work; the founding one comes first.
+    pub(crate) processes: Vec<(usize, &'static str)>,
 }
 
 impl Told {
-    fn hear(&mut self, ledger: &Ledger, outcome: &Outcome) -> Result<(), Error> {
+    fn hear(&mut self, ledger: &Ledger, outcome: &Outcome) {
         match outcome {
             Outcome::Accepted { statement, .. } => self.accepted.push(*statement),
             Outcome::Queued { statement, .. } => self.queued.push(*statement),
         }
-        if ledger.notices().is_empty() && matches!(outcome, Outcome::Accepted { .. }) {
+        if matches!(outcome, Outcome::Accepted { .. }) {
+            self.see(ledger);
+        }
+    }
+
+    /// A head that was shown is remembered, unless a notice said otherwise.
+    fn see(&mut self, ledger: &Ledger) {
+        if ledger.notices().is_empty() {
             self.remembered = ledger.head().head().size;
         }
-        Ok(())
     }
 }
 
@@ -118,9 +127,9 @@ pub(crate) fn manifest(n: u32) -> Vec<u8> {
 }
 
 /// Kim makes a key, founds a ledger and pins it, admits Ben, freezes, records, and revokes Ben's key.
-pub(crate) fn tell(disk: &Arc<dyn Disk>, dir: &Path, told: &mut Told) -> Result<(), acts::Error> {
+pub(crate) fn tell(counted: &Arc<FaultDisk>, dir: &Path, told: &mut Told) -> Result<(), acts::Error> {
+    let disk = &(Arc::clone(counted) as Arc<dyn Disk>);
     let (kim, ben) = (Person::new(1), Person::new(2));
-    // A plain file of the user's: no disk of a test may come between him and its making.
     let made = outside::create(disk, &dir.join(KEY), key_text(&kim).as_bytes(), 0o600)?;
     assert_eq!(made, Created::New);
     told.key = true;
@@ -129,27 +138,32 @@ pub(crate) fn tell(disk: &Arc<dyn Disk>, dir: &Path, told: &mut Told) -> Result<
     outside::replace(disk, &dir.join(TRUST), PIN, 0o600)?;
     told.pinned = true;
 
+    told.processes.push((counted.operations().len(), "hers"));
     let mut hers = open(disk, dir)?;
+    told.see(&hers);
     let keys = [(&ben.author, "author"), (&ben.log, "log")];
     let joined = admit(&mut hers, &kim.at(11), "ben", &keys)?;
-    told.hear(&hers, &joined)?;
+    told.hear(&hers, &joined);
     told.joined = true;
 
     let frozen = write(&mut hers, 1, &kim.at(12))?;
-    told.hear(&hers, &frozen)?;
+    told.hear(&hers, &frozen);
     let run = run();
     acts::restore_run_files(&hers, run, &RunFiles { dir: run_dir(dir) })?;
     told.run_files = true;
 
     // Ben has a log key and orders for himself, then he comes without it and somebody else has to.
+    told.processes.push((counted.operations().len(), "his"));
     let mut his = open(disk, dir)?;
+    told.see(&his);
     let start =
         Start { nonce: Fixed([3; 16]), plan: run, environment: None, lost: vec![], check: "frozen".into() };
     let started = state(&mut his, &start, &ben.at(13))?;
-    told.hear(&his, &started)?;
+    told.hear(&his, &started);
     let queued = write(&mut his, 2, &Signer { log: None, ..ben.at(14) })?;
-    told.hear(&his, &queued)?;
+    told.hear(&his, &queued);
 
+    told.processes.push((counted.operations().len(), "hers"));
     let mut count = 0u8;
     let mut entropy = |bytes: &mut [u8]| {
         count += 1;
@@ -165,7 +179,7 @@ pub(crate) fn tell(disk: &Arc<dyn Disk>, dir: &Path, told: &mut Told) -> Result<
         name: None,
     };
     let recorded = acts::record_checkpoint(&mut hers, &request, &kim.at(15), &|_| (), &mut entropy)?;
-    told.hear(&hers, recorded.outcome.as_ref().ok_or(Error::Genesis)?)?;
+    told.hear(&hers, recorded.outcome.as_ref().ok_or(Error::Genesis)?);
     told.stored = Some(ledger::id::object_id(WEIGHT_BYTES));
     let end = End {
         nonce: Fixed([4; 16]),
@@ -175,10 +189,10 @@ pub(crate) fn tell(disk: &Arc<dyn Disk>, dir: &Path, told: &mut Told) -> Result<
         signal: None,
     };
     let ended = state(&mut hers, &end, &kim.at(16))?;
-    told.hear(&hers, &ended)?;
+    told.hear(&hers, &ended);
 
     let revoked = revoke(&mut hers, &ben.author, &kim.at(17))?;
-    told.hear(&hers, &revoked)?;
+    told.hear(&hers, &revoked);
     told.revoked = true;
     Ok(())
 }

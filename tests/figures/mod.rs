@@ -15,3 +15,10 @@ pub(crate) fn add(name: &str, value: impl Display) {
     // One write of one line, so that tests that end together do not mix theirs.
     file.write_all(format!("{name}: {value}\n").as_bytes()).unwrap();
 }
+
+/// Tells of a test that could not be made here, by its name.
+pub(crate) fn skip(test: &str, why: &str) {
+    let Some(path) = std::env::var_os("LEDGER_TEST_FIGURES") else { return };
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+    file.write_all(format!("skipped: {test} {why}\n").as_bytes()).unwrap();
+}
