@@ -144,8 +144,8 @@ impl FaultDisk {
                 continue;
             }
             let undo = match undo {
-                Undo::Free(path) => Undo::Free(whereabouts(moves, &path)),
-                Undo::Content(path, bytes, mode) => Undo::Content(whereabouts(moves, &path), bytes, mode),
+                Undo::Free(path) => Undo::Free(name_now(moves, &path)),
+                Undo::Content(path, bytes, mode) => Undo::Content(name_now(moves, &path), bytes, mode),
                 Undo::Moved { from, to } => {
                     moves.retain(|(_, moved)| *moved != to);
                     Undo::Moved { from, to }
@@ -242,15 +242,21 @@ impl State {
     }
 }
 
-/// Returns where a path leads after these directories have moved.
-fn whereabouts(moves: &[(PathBuf, PathBuf)], path: &Path) -> PathBuf {
-    let mut path = path.to_owned();
+/// Returns where a folder is after these directories have moved.
+fn folder_now(moves: &[(PathBuf, PathBuf)], folder: &Path) -> PathBuf {
+    let mut folder = folder.to_owned();
     for (from, to) in moves {
-        if let Ok(rest) = path.strip_prefix(from) {
-            path = to.join(rest);
+        if let Ok(rest) = folder.strip_prefix(from) {
+            folder = to.join(rest);
         }
     }
-    path
+    folder
+}
+
+/// Returns what a name is called after these directories have moved; the name that one had before stays free.
+fn name_now(moves: &[(PathBuf, PathBuf)], path: &Path) -> PathBuf {
+    let folder = folder_now(moves, &folder(path));
+    path.file_name().map_or_else(|| folder.clone(), |name| folder.join(name))
 }
 
 fn folder(path: &Path) -> PathBuf {
@@ -294,7 +300,7 @@ impl Disk for FaultDisk {
             if !state.is_forgotten(&self.forgotten) {
                 let State { undo, moves, .. } = state;
                 // Comparing components, so that a trailing slash does not matter.
-                undo.retain(|(folder, _)| whereabouts(moves, folder) != path);
+                undo.retain(|(folder, _)| folder_now(moves, folder) != path);
             }
             Ok(())
         })
