@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 use ledger::durable::fault::{Fault, FaultDisk, Loss};
 use look::{Wrong, look};
-use points::{SyncPoint, sync_points};
 use people::scratch;
+use points::{SyncPoint, sync_points};
 use rayon::prelude::*;
 use story::{Told, lay, tell};
 
@@ -62,9 +62,8 @@ impl Story {
         // The next sync of the same thing makes good for this one.
         let until = same().find(|next| next.at > point.at);
         let last = until.map_or(self.operations.len(), |next| next.at - 1);
-        let by_others = |other: &&SyncPoint| {
-            other.at < point.at && self.process(other.at) != self.process(point.at)
-        };
+        let by_others =
+            |other: &&SyncPoint| other.at < point.at && self.process(other.at) != self.process(point.at);
         let others: Vec<usize> = same().filter(by_others).map(|other| other.at).collect();
         let loss = if point.what.ends_with('/') { Loss::Names } else { Loss::Content };
         let without = [&others[..], &[point.at]].concat();
@@ -77,7 +76,7 @@ impl Story {
 }
 
 /// Tells the story until the disk fails, cuts the power, and looks.
-fn crash(at: usize, fault: Fault, loss: Loss, forgotten: &[usize]) -> Result<(), (Wrong, Told)> {
+fn crash(at: usize, fault: Fault, loss: Loss, forgotten: &[usize]) -> Result<(), Box<(Wrong, Told)>> {
     let dir = scratch();
     lay(dir.path());
     let disk = FaultDisk::failing(dir.path(), at, fault).forgetting(forgotten.iter().copied());
@@ -86,7 +85,7 @@ fn crash(at: usize, fault: Fault, loss: Loss, forgotten: &[usize]) -> Result<(),
     // Whether it failed is what `told` says; a notice at the end may be all that a fault left.
     let _ = tell(&disk, dir.path(), &mut told);
     disk.cut_power(loss).unwrap();
-    look(dir.path(), &told).map_err(|wrong| (wrong, told))
+    look(dir.path(), &told).map_err(|wrong| Box::new((wrong, told)))
 }
 
 #[test]
@@ -104,7 +103,7 @@ fn no_crash_loses_what_was_acknowledged_or_ends_the_ledger() {
     let failures: Vec<String> = points
         .par_iter()
         .filter_map(|(at, fault, loss)| {
-            let (wrong, told) = crash(*at, *fault, *loss, &[]).err()?;
+            let (wrong, told) = *crash(*at, *fault, *loss, &[]).err()?;
             Some(format!("{at} `{}`, {fault:?}, {loss:?}, {told:?}: {wrong:?}", operations[*at]))
         })
         .collect();
@@ -150,7 +149,8 @@ fn every_sync_is_missed_when_it_is_left_out() {
             None => row.unnoticed.push(point.at),
         }
     }
-    let mut table = String::from("| sync of | times | missed | what is found without it |\n|---|---|---|---|\n");
+    let mut table =
+        String::from("| sync of | times | missed | what is found without it |\n|---|---|---|---|\n");
     let mut superfluous = Vec::new();
     for (what, row) in &rows {
         let missed = row.times - row.unnoticed.len();
@@ -179,5 +179,8 @@ fn page_holds(table: &str) {
         std::fs::write(&path, format!("{before}{BEGIN}\n{table}\n{END}{after}")).unwrap();
         return;
     }
-    assert!(held.trim() == table.trim(), "docs/testing.md holds another table; LEDGER_OVERWRITE=1 rewrites it");
+    assert!(
+        held.trim() == table.trim(),
+        "docs/testing.md holds another table; LEDGER_OVERWRITE=1 rewrites it"
+    );
 }

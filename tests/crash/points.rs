@@ -34,7 +34,11 @@ pub(crate) fn sync_points(operations: &[String]) -> Vec<SyncPoint> {
 /// Returns a path under a new ledger as it is once that has its name.
 fn settled(path: &str) -> String {
     let (first, rest) = path.split_once('/').unwrap_or((path, ""));
-    if first.starts_with(".ledger.new-") { format!(".ledger/{rest}").trim_end_matches('/').to_owned() } else { path.to_owned() }
+    if first.starts_with(".ledger.new-") {
+        format!(".ledger/{rest}").trim_end_matches('/').to_owned()
+    } else {
+        path.to_owned()
+    }
 }
 
 fn named_next<'a>(path: &str, later: &'a [String]) -> Option<&'a str> {
@@ -65,16 +69,21 @@ fn pattern(path: &str) -> String {
             "pending" => "UID",
             "runs" => "RUN",
             _ if is_hex && word.len() > 32 => "ID",
-            _ if above.ends_with(".p") => "WIDTH",
+            _ if is_partial(above) => "WIDTH",
             _ if is_hex && word.len() == 62 => "ID",
             _ if is_number && (above == "0" || above == "entries") => "NNN",
-            _ if word.ends_with(".p") => "NNN.p",
+            _ if is_partial(word) => "NNN.p",
             _ => word,
         };
         form.to_owned()
     };
     let words: Vec<String> = words.iter().enumerate().map(word).collect();
     if words.is_empty() { ".".to_owned() } else { words.join("/") }
+}
+
+/// Whether a name is that of a directory of unfinished tiles.
+fn is_partial(name: &str) -> bool {
+    name.strip_suffix(".p").is_some()
 }
 
 #[test]

@@ -27,6 +27,7 @@ const WEIGHTS: &str = "out/step-1/model.bin";
 const WEIGHT_BYTES: &[u8] = b"weights";
 
 /// What somebody was told has happened.
+#[expect(clippy::struct_excessive_bools, reason = "each is one thing that was told or was not")]
 #[derive(Default, Debug)]
 pub(crate) struct Told {
     pub(crate) key: bool,

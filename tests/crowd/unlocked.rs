@@ -80,8 +80,7 @@ fn state(ledger: &mut Ledger, number: u32, turn: u32, kim: &Person) -> Result<Ou
     };
     let mut tx = ledger.transaction();
     let plan = ledger::model::encode(&crate::people::plan(n))?.id;
-    let start =
-        Start { nonce: nonce(1), plan, environment: None, lost: vec![], check: "frozen".to_owned() };
+    let start = Start { nonce: nonce(1), plan, environment: None, lost: vec![], check: "frozen".to_owned() };
     match turn % 3 {
         0 => {
             stage(&mut tx, n)?;
@@ -156,7 +155,11 @@ fn without_locks_a_crowd_loses_nothing_and_does_not_fork() {
         for end in ends {
             let (is_to_die, output) = end.join().unwrap();
             let said = String::from_utf8(output.stdout).unwrap();
-            assert!(output.status.success() || is_to_die, "{said}{}", String::from_utf8_lossy(&output.stderr));
+            assert!(
+                output.status.success() || is_to_die,
+                "{said}{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
             kills += usize::from(!output.status.success());
             let whole = said.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
             told.extend(whole.filter_map(|line| StatementId::from_hex(line.strip_prefix("TOLD ")?).ok()));
@@ -168,9 +171,8 @@ fn without_locks_a_crowd_loses_nothing_and_does_not_fork() {
     let mut ledger = open(&real, dir.path()).unwrap();
     let next = state(&mut ledger, PROCESSES, 0, &kim).unwrap();
     assert!(matches!(next, Outcome::Accepted { .. }), "{next:?}");
-    let lost = told.iter().filter(|id| {
-        !matches!(ledger.state().statement(**id), Some((_, Standing::Accepted)))
-    });
+    let lost =
+        told.iter().filter(|id| !matches!(ledger.state().statement(**id), Some((_, Standing::Accepted))));
     let lost = lost.count();
     figures::add("kills survived without locks", kills);
     figures::add("acknowledged operations without locks", told.len());

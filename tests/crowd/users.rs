@@ -57,7 +57,8 @@ impl User<'_> {
     /// Freezes a run whose statement must wait.
     fn queues(&self, n: usize) -> String {
         let set = format!("n={n}");
-        let said = self.run(&["--lock-timeout", "0", "freeze", "-c", "config.yaml", "--set", &set, "--", "true"]);
+        let said =
+            self.run(&["--lock-timeout", "0", "freeze", "-c", "config.yaml", "--set", &set, "--", "true"]);
         assert_eq!(said.code, Some(0), "{}", said.stderr);
         assert!(said.stderr.contains("queued: "), "{}: {}", self.name, said.stderr);
         said.stdout
@@ -114,7 +115,7 @@ fn users_of_a_group_with_closed_umasks_order_for_each_other() {
     });
     // One by one: Cleo never has a log key, Ben and Kim come when the lock is taken.
     runs.push(cleo.queues(1));
-    assert_eq!(ben.ok(&["-q", "sequence"]).is_empty(), false);
+    assert_eq!(ben.ok(&["-q", "sequence"]), "1");
     let lock = std::fs::File::open(project.join(".ledger/log/lock")).unwrap();
     for (late, other, n) in [(&ben, &kim, 2), (&kim, &ben, 3)] {
         flock(&lock, FlockOperation::LockExclusive).unwrap();
