@@ -134,16 +134,9 @@ pub fn init(disk: &Arc<dyn Disk>, parent: &Path, founder: &Founder<'_>) -> Resul
     log.apply(&file)?;
     let shared = if founder.shared { "yes" } else { "no" };
     let format = format!("{FORMAT}\nshared {shared}\n");
-<<<<<<< HEAD
     let _new = durable.create(Path::new("format"), format.as_bytes(), FileKind::Mutable)?;
     let _new = durable.create(Path::new(".gitignore"), b"*\n", FileKind::Mutable)?;
     place::write(&durable, founder.instance)?;
-=======
-    let place = place(&durable, founder.instance)?;
-    for (name, text) in [("format", format.as_str()), (".gitignore", "*\n"), ("place", place.as_str())] {
-        let _new = durable.create(Path::new(name), text.as_bytes(), FileKind::Mutable)?;
-    }
->>>>>>> 2294e6d (Leave out each sync in turn, drop those that nobody misses, and crowd the write path)
     fresh.finish()?;
     Ok(ledger)
 }
@@ -172,23 +165,3 @@ pub(super) fn sign_head(
     let head = SignedHead::sign(head, log).map_err(|source| Error::HeadSignature { size, source })?;
     Ok(HeadFile { extends, statements, head, receipt: note::sign_receipt(root, log) })
 }
-<<<<<<< HEAD
-=======
-
-/// Returns the text that says which directory this is.
-fn place(durable: &Durable, instance: [u8; 16]) -> Result<String, Error> {
-    let (_, inode) = durable.inode()?;
-    Ok(format!("ledger-place/1\ninstance {}\ninode {inode}\n", crate::id::hex(&instance)))
-}
-
-/// Returns whether the directory is another one than the `place` file was written for.
-///
-/// The device is left out: it changes when a disk is mounted again, the inode does not.
-pub(super) fn is_copy(durable: &Durable) -> Result<bool, Error> {
-    let Some(place) = durable.read(Path::new("place"), 4096)? else { return Ok(true) };
-    let (_, inode) = durable.inode()?;
-    let text = String::from_utf8_lossy(&place);
-    let named = text.lines().find_map(|line| line.strip_prefix("inode "));
-    Ok(named != Some(inode.to_string().as_str()))
-}
->>>>>>> 2294e6d (Leave out each sync in turn, drop those that nobody misses, and crowd the write path)

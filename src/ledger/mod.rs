@@ -324,17 +324,12 @@ impl Ledger {
             is_copy,
             notices: Vec::new(),
         };
-<<<<<<< HEAD
         ledger.load_state(reading);
         ledger.fold_to_head().map_err(|error| ledger.how_far(error))?;
-=======
-        ledger.load_state();
-        ledger.fold_to_head()?;
-        if let Some(remembered) = &remembered {
+        if let (Some(remembered), false) = (&remembered, is_copy) {
             // Where that fails, the comparison says what is missing.
             let _ = ledger.catch_up(remembered.head().size);
         }
->>>>>>> 2294e6d (Leave out each sync in turn, drop those that nobody misses, and crowd the write path)
         ledger.compare_with_memory(remembered)?;
         ledger.save_state_when_due();
         ledger.remember();

@@ -183,7 +183,12 @@ impl Ledger {
     pub(super) fn catch_up(&mut self, known: u64) -> Result<(), Error> {
         while self.head.head().size < known {
             let Some(file) = self.log.head_file(self.head.head().size)? else { break };
-            self.state = self.closes(&file)?;
+            let state = self.closes(&file)?;
+            // A commit that was never published has no tiles yet, and is nobody's past.
+            let head = file.head.head();
+            self.log.root_at(&self.log.tiles(), file.extends, head.size, head.root)?;
+            self.log.statement(head.size, head.size - 1)?;
+            self.state = state;
             self.head = file.head;
         }
         Ok(())

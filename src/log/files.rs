@@ -120,7 +120,6 @@ impl Log {
         }
     }
 
-<<<<<<< HEAD
     /// Reads the commit that made the log so large, if its head file is kept.
     ///
     /// Its name is the size before, which a batch bounds from below.
@@ -144,11 +143,11 @@ impl Log {
             }
         }
         Ok(None)
-=======
+    }
+
     /// Returns whether something stands where the commit that extends a size would.
     pub fn has_successor(&self, size: u64) -> Result<bool, Error> {
         Ok(self.durable.stat(&head_file_path(size))?.is_some())
->>>>>>> 2294e6d (Leave out each sync in turn, drop those that nobody misses, and crowd the write path)
     }
 
     /// The commit point: gives a head its one successor.

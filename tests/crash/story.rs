@@ -11,7 +11,8 @@ use ledger::durable::fault::FaultDisk;
 use ledger::durable::{Created, Disk, outside};
 use ledger::id::{ObjectId, StatementId};
 use ledger::ledger::{Error, Ledger, Outcome, Signer, StagedClaim};
-use ledger::log::key::{KeyFile, SigningKey};
+use ledger::log::key::SigningKey;
+use ledger::log::key_file::KeyFile;
 use ledger::model::{End, Fixed, Holder, Key, Record, Start, TypedId, encode};
 
 use crate::people::{Person, admit, found, open, plan, stage};
@@ -78,7 +79,7 @@ pub(crate) fn key_text(kim: &Person) -> String {
     let seed = |seed| SigningKey::from_seed(&[seed; 32]);
     let file = KeyFile::new("kim", seed(1), Some(seed(101))).unwrap();
     assert_eq!(file.author().public().thumbprint(), kim.author.public().thumbprint());
-    file.to_text()
+    file.to_text().to_string()
 }
 
 /// Stages a plan and commits it.
