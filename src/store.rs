@@ -6,6 +6,7 @@
 //! An object is `objects/ab/cdef..`, its id's hex with a slash after two digits. `packs/` is reserved for
 //! files that hold many small objects; `damaged/` keeps what stood at an object's place and was not it.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -103,6 +104,8 @@ impl Store {
     }
 
     fn put_hashed(&self, objects: &[(ObjectId, &[u8])]) -> Result<(), Error> {
+        // Given twice, an object is written once.
+        let objects: BTreeMap<ObjectId, &[u8]> = objects.iter().copied().collect();
         let items: Vec<_> = objects.iter().map(|(id, bytes)| (place(*id), *bytes)).collect();
         let created = self.durable.create_many(&items, Kind::Immutable)?;
         for ((id, bytes), created) in objects.iter().zip(created) {

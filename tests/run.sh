@@ -36,6 +36,8 @@ finish() {
     local code=$?
     trap - EXIT
     if [[ $code == 0 ]]; then
+        # What tests have found out and want to be seen; a runner hides what passing tests print.
+        [[ ! -s $scratch/figures ]] || sort -u -- "$scratch/figures" >&3
         rm -rf -- "$scratch"
         printf '%s passed, 0 failed\n' "$passed" >&3
     else
@@ -79,7 +81,7 @@ tools() {
     [[ -d /usr/share/gocode/src/golang.org/x/mod/sumdb/note ]] || missing+=(golang-golang-x-mod-dev)
     command -v b3sum >/dev/null || missing+=(b3sum)
     command -v sha256sum >/dev/null || missing+=(coreutils)
-    command -v flock >/dev/null || missing+=(util-linux)
+    command -v flock >/dev/null && command -v setpriv >/dev/null || missing+=(util-linux)
     command -v openssl >/dev/null || missing+=(openssl)
     command -v ssh-keygen >/dev/null || missing+=(openssh-client)
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-venv)
@@ -122,6 +124,7 @@ hermetic() {
     done
     mkdir -p -- "$scratch/home" "$scratch/tmp"
     export HOME=$scratch/home TMPDIR=$scratch/tmp
+    export LEDGER_TEST_FIGURES=$scratch/figures
     export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1
     export LC_ALL=C.UTF-8 TZ=UTC NO_COLOR=1 CARGO_TERM_COLOR=never CARGO_TERM_PROGRESS_WHEN=never
 }

@@ -60,6 +60,30 @@ pub trait Disk: fmt::Debug + Send + Sync {
     fn mkdir(&self, path: &Path, mode: Mode) -> io::Result<()>;
     /// Removes a directory and everything in it.
     fn remove_tree(&self, path: &Path) -> io::Result<()>;
+    /// Asks for the exclusive lock on an open file, without waiting for it.
+    ///
+    /// It changes nothing that a crash could leave behind, so every disk may leave it to the system.
+    fn try_lock(&self, file: &File) -> io::Result<Locking> {
+        use rustix::fs::FlockOperation::NonBlockingLockExclusive;
+        match fs::flock(file, NonBlockingLockExclusive) {
+            Ok(()) => Ok(Locking::Ours),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(Locking::Taken),
+            Err(Errno::NOLCK | Errno::NOTSUP | Errno::NOSYS) => Ok(Locking::Unknown),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// What a disk answers when it is asked for a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Locking {
+    /// It is held by the file that asked.
+    Ours,
+    /// Somebody else holds it.
+    Taken,
+    /// The disk has no locks.
+    Unknown,
 }
 
 /// The operating system's file system.

@@ -5,6 +5,7 @@
 //! [`Disk`] has are seen; reading never fails. What is synced is kept account of here, so the real disk is
 //! not asked, and such tests do not wait for it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -33,6 +34,34 @@ pub enum Loss {
     Content,
     /// Names, and with them what they stood for.
     Names,
+    /// Some contents and some names, and not others: which, the number decides.
+    Part(u64),
+}
+
+impl Loss {
+    fn takes_content(self, nth: usize) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Content | Self::Names => true,
+            Self::Part(seed) => coin(seed, nth as u64),
+        }
+    }
+
+    fn takes_name(self, nth: usize) -> bool {
+        match self {
+            Self::Nothing | Self::Content => false,
+            Self::Names => true,
+            Self::Part(seed) => coin(!seed, nth as u64),
+        }
+    }
+}
+
+/// Tosses a coin that falls the same way each time.
+const fn coin(seed: u64, nth: u64) -> bool {
+    let mut mixed = seed ^ nth.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ (mixed >> 31)) & 1 == 1
 }
 
 /// A [`RealDisk`] that counts its operations, fails at one of them and can lose what was not synced.
@@ -40,6 +69,8 @@ pub enum Loss {
 pub struct FaultDisk {
     base: PathBuf,
     fault: Option<(usize, Fault)>,
+    /// Syncs that are not done although they are reported as done.
+    forgotten: BTreeSet<usize>,
     state: Mutex<State>,
 }
 
@@ -50,6 +81,8 @@ struct State {
     unsynced: Vec<(u64, File)>,
     /// How to take back what is not synced, with the directory whose sync makes it stay.
     undo: Vec<(PathBuf, Undo)>,
+    /// Directories that have got another name, in order: what is remembered of their content moves along.
+    moves: Vec<(PathBuf, PathBuf)>,
 }
 
 #[derive(Debug)]
@@ -65,12 +98,21 @@ enum Undo {
 impl FaultDisk {
     /// Counts operations and lets all of them succeed. Labels leave out `base`.
     pub fn counting(base: &Path) -> Self {
-        Self { base: base.to_owned(), fault: None, state: Mutex::default() }
+        Self { base: base.to_owned(), fault: None, forgotten: BTreeSet::new(), state: Mutex::default() }
     }
 
     /// Lets operation `at`, counted from zero, fail.
     pub fn failing(base: &Path, at: usize, fault: Fault) -> Self {
         Self { fault: Some((at, fault)), ..Self::counting(base) }
+    }
+
+    /// Lets these operations, which are syncs, be reported as done without being done.
+    ///
+    /// A test that still passes then shows that nobody needs them, or that it does not look closely.
+    #[must_use]
+    pub fn forgetting(mut self, syncs: impl IntoIterator<Item = usize>) -> Self {
+        self.forgotten.extend(syncs);
+        self
     }
 
     /// Returns a label for each operation so far, such as `link tmp/7-0 log/heads/000`.
@@ -82,32 +124,50 @@ impl FaultDisk {
     #[expect(clippy::disallowed_methods, reason = "this undoes what the operations did")]
     pub fn cut_power(&self, loss: Loss) -> io::Result<()> {
         let mut state = self.state();
-        let State { unsynced, undo, .. } = &mut *state;
-        if loss != Loss::Nothing {
-            for (_, file) in unsynced.drain(..) {
+        if loss == Loss::Nothing {
+            return Ok(());
+        }
+        let State { unsynced, undo, moves, .. } = &mut *state;
+        for (nth, (_, file)) in unsynced.drain(..).enumerate() {
+            if loss.takes_content(nth) {
                 file.set_len(0)?;
             }
         }
-        if loss == Loss::Names {
-            for (_, undo) in undo.drain(..).rev() {
-                // What stands under a directory that is gone is gone with it, hence the missing ones.
-                let undone = match undo {
-                    Undo::Free(path) if path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) => {
-                        std::fs::remove_dir_all(path)
-                    }
-                    Undo::Free(path) => std::fs::remove_file(path),
-                    Undo::Content(path, bytes, mode) => match std::fs::remove_file(&path) {
-                        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                        _ => RealDisk
-                            .open_new(&path, Mode::Exact(mode))
-                            .and_then(|mut file| RealDisk.write(&mut file, &path, &bytes)),
-                    },
-                    Undo::Moved { from, to } => std::fs::rename(to, from),
-                };
-                match undone {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                    _ => {}
+        // A name that is lost goes back to what it stood for when it was last synced, so all of its steps go.
+        let mut paths: BTreeMap<PathBuf, bool> = BTreeMap::new();
+        for (_, undo) in undo.iter() {
+            let nth = paths.len();
+            paths.entry(undo.path().to_owned()).or_insert_with(|| loss.takes_name(nth));
+        }
+        for (_, undo) in undo.drain(..).rev() {
+            if !paths[undo.path()] {
+                continue;
+            }
+            let undo = match undo {
+                Undo::Free(path) => Undo::Free(name_now(moves, &path)),
+                Undo::Content(path, bytes, mode) => Undo::Content(name_now(moves, &path), bytes, mode),
+                Undo::Moved { from, to } => {
+                    moves.retain(|(_, moved)| *moved != to);
+                    Undo::Moved { from, to }
                 }
+            };
+            // What stands under a directory that is gone is gone with it, hence the missing ones.
+            let undone = match undo {
+                Undo::Free(path) if path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) => {
+                    std::fs::remove_dir_all(path)
+                }
+                Undo::Free(path) => std::fs::remove_file(path),
+                Undo::Content(path, bytes, mode) => match std::fs::remove_file(&path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                    _ => RealDisk
+                        .open_new(&path, Mode::Exact(mode))
+                        .and_then(|mut file| RealDisk.write(&mut file, &path, &bytes)),
+                },
+                Undo::Moved { from, to } => std::fs::rename(to, from),
+            };
+            match undone {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
             }
         }
         Ok(())
@@ -144,7 +204,21 @@ impl FaultDisk {
     }
 }
 
+impl Undo {
+    /// Returns the name that it is about.
+    fn path(&self) -> &Path {
+        match self {
+            Self::Free(path) | Self::Content(path, ..) | Self::Moved { to: path, .. } => path,
+        }
+    }
+}
+
 impl State {
+    /// Whether the operation that is under way is one of those that are not done.
+    fn is_forgotten(&self, forgotten: &BTreeSet<usize>) -> bool {
+        forgotten.contains(&(self.labels.len() - 1))
+    }
+
     /// Remembers that `path` was free.
     fn was_free(&mut self, path: &Path) {
         self.undo.push((folder(path), Undo::Free(path.to_owned())));
@@ -166,6 +240,23 @@ impl State {
         }
         Ok(())
     }
+}
+
+/// Returns where a folder is after these directories have moved.
+fn folder_now(moves: &[(PathBuf, PathBuf)], folder: &Path) -> PathBuf {
+    let mut folder = folder.to_owned();
+    for (from, to) in moves {
+        if let Ok(rest) = folder.strip_prefix(from) {
+            folder = to.join(rest);
+        }
+    }
+    folder
+}
+
+/// Returns what a name is called after these directories have moved; the name that one had before stays free.
+fn name_now(moves: &[(PathBuf, PathBuf)], path: &Path) -> PathBuf {
+    let folder = folder_now(moves, &folder(path));
+    path.file_name().map_or_else(|| folder.clone(), |name| folder.join(name))
 }
 
 fn folder(path: &Path) -> PathBuf {
@@ -197,15 +288,20 @@ impl Disk for FaultDisk {
     fn sync_file(&self, file: &File, path: &Path) -> io::Result<()> {
         self.step("sync", &[path], |state| {
             let inode = file.metadata()?.ino();
-            state.unsynced.retain(|(known, _)| *known != inode);
+            if !state.is_forgotten(&self.forgotten) {
+                state.unsynced.retain(|(known, _)| *known != inode);
+            }
             Ok(())
         })
     }
 
     fn sync_dir(&self, _dir: &File, path: &Path) -> io::Result<()> {
         self.step("sync-dir", &[path], |state| {
-            // Comparing components, so that a trailing slash does not matter.
-            state.undo.retain(|(folder, _)| folder != path);
+            if !state.is_forgotten(&self.forgotten) {
+                let State { undo, moves, .. } = state;
+                // Comparing components, so that a trailing slash does not matter.
+                undo.retain(|(folder, _)| folder_now(moves, folder) != path);
+            }
             Ok(())
         })
     }
@@ -221,6 +317,7 @@ impl Disk for FaultDisk {
         self.step("rename-new", &[from, to], |state| {
             RealDisk.rename_new(from, to)?;
             state.undo.push((folder(to), Undo::Moved { from: from.to_owned(), to: to.to_owned() }));
+            state.moves.push((from.to_owned(), to.to_owned()));
             Ok(())
         })
     }

@@ -29,7 +29,7 @@ impl Fresh {
         }
         loop {
             let root = parent.join(format!("{name}.new-{}", unique()));
-            let durable = Durable::new(Arc::clone(disk), root, is_shared);
+            let durable = Durable::deferring(Arc::clone(disk), root, is_shared);
             match disk.mkdir(durable.root(), durable.dir_mode()) {
                 Ok(()) => return Ok(Self { durable, target, is_finished: false }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -43,11 +43,12 @@ impl Fresh {
         &self.durable
     }
 
-    /// Gives the directory its name, durably, and fails if the name has been taken meanwhile.
+    /// Makes the names in it durable, gives the directory its own, durably, and fails if the name has been taken meanwhile.
     pub fn finish(mut self) -> Result<Durable, Error> {
         let parent = self.target.parent().unwrap_or(Path::new("."));
         let dir = open_dir(parent)?;
         let disk = Arc::clone(self.durable.disk());
+        self.durable.sync_deferred()?;
         disk.rename_new(self.durable.root(), &self.target).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => Error::Exists { path: self.target.clone() },
             _ => Error::from_write("rename", &self.target, error),

@@ -8,18 +8,21 @@ use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FileType, FlockOperation, OFlags};
+use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
-use super::disk::{Disk, Mode};
+use super::disk::{Disk, Locking, Mode};
 use super::{Durable, Error, Kind};
+
+/// What is read at most of a lock file.
+const MAX_TEXT: u64 = 256;
 
 /// A lock, released on drop.
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
 pub struct Lock {
     /// Closing the descriptor releases the lock.
-    _file: File,
+    file: File,
     is_held: bool,
 }
 
@@ -27,6 +30,15 @@ impl Lock {
     /// Returns whether the file system has locks at all; without them nobody is kept out.
     pub fn is_held(&self) -> bool {
         self.is_held
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if self.is_held {
+            // Or the next one who waits would be told of somebody who has gone.
+            let _ = self.file.set_len(0);
+        }
     }
 }
 
@@ -48,13 +60,10 @@ pub(super) fn take(disk: &dyn Disk, path: &Path, mode: Mode, timeout: Duration) 
     let jitter = Duration::from_micros(u64::from(std::process::id()) % 997);
     let mut pause = 1;
     loop {
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => break,
-            Err(Errno::NOLCK | Errno::NOTSUP | Errno::NOSYS) => {
-                return Ok(Lock { _file: file, is_held: false });
-            }
-            Err(Errno::WOULDBLOCK | Errno::INTR) => {}
-            Err(errno) => return Err(Error::from_write("lock", path, errno.into())),
+        match disk.try_lock(&file).map_err(|error| Error::from_write("lock", path, error))? {
+            Locking::Ours => break,
+            Locking::Unknown => return Ok(Lock { file, is_held: false }),
+            Locking::Taken => {}
         }
         let Some(left) = timeout.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) else {
             return Err(Error::Busy { path: path.to_owned(), holder: holder(file) });
@@ -62,12 +71,18 @@ pub(super) fn take(disk: &dyn Disk, path: &Path, mode: Mode, timeout: Duration) 
         std::thread::sleep(left.min(Duration::from_millis(pause) + jitter));
         pause = (pause * 2).min(MAX_PAUSE);
     }
-    // The text is for the message of those who wait, so a full disk does not matter. It names no host.
-    let text = format!("pid {} uid {}\n", std::process::id(), rustix::process::getuid().as_raw());
+    // The text is for the message of those who wait, so a full disk does not matter.
+    let user = rustix::process::getuid().as_raw();
+    let text = format!("pid {} host {} uid {user}\n", std::process::id(), host());
     if file.set_len(0).is_ok() {
         let _ = file.write_all(text.as_bytes());
     }
-    Ok(Lock { _file: file, is_held: true })
+    Ok(Lock { file, is_held: true })
+}
+
+/// Returns this machine's name, without which a process number says little on a network disk.
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 fn open(disk: &dyn Disk, path: &Path, mode: Mode) -> Result<File, Error> {
@@ -97,11 +112,21 @@ fn open(disk: &dyn Disk, path: &Path, mode: Mode) -> Result<File, Error> {
     }
 }
 
-/// Returns what the holder wrote about itself, as far as it is plain text.
+/// Returns what the holder wrote about itself, as far as it is plain text and can still be true.
 fn holder(file: File) -> String {
     let mut text = Vec::new();
-    let _ = file.take(64).read_to_end(&mut text);
-    let is_plain = |c: &char| c.is_ascii_alphanumeric() || *c == ' ';
+    let _ = file.take(MAX_TEXT).read_to_end(&mut text);
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '-' | '.' | '_');
     let text: String = text.iter().map(|byte| char::from(*byte)).take_while(is_plain).collect();
-    if text.is_empty() { "another process".to_owned() } else { text }
+    if text.is_empty() || has_ended(&text) { "another process".to_owned() } else { text }
+}
+
+/// Whether a holder of this host has ended since: killed, it could not take its text away, and whoever holds
+/// the lock now wrote none.
+fn has_ended(text: &str) -> bool {
+    let words: Vec<&str> = text.split(' ').collect();
+    let ["pid", pid, "host", name, ..] = words.as_slice() else { return false };
+    let pid = pid.parse().ok().and_then(rustix::process::Pid::from_raw);
+    let is_gone = |pid| rustix::process::test_kill_process(pid) == Err(Errno::SRCH);
+    *name == host() && pid.is_some_and(is_gone)
 }

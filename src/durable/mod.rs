@@ -18,7 +18,7 @@ mod staged;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-pub use disk::{Disk, Mode, RealDisk};
+pub use disk::{Disk, Locking, Mode, RealDisk};
 pub use fresh::Fresh;
 pub use lock::Lock;
 pub use read::{Entry, Found, Meta};
@@ -230,6 +230,8 @@ pub struct Durable {
     is_shared: bool,
     /// Directories that exist and whose names this process has seen on the disk.
     settled: Arc<Mutex<HashSet<PathBuf>>>,
+    /// In a tree that nobody knows of yet, directories to sync before it is told of.
+    deferred: Option<Arc<Mutex<BTreeMap<PathBuf, File>>>>,
 }
 
 impl Durable {
@@ -238,7 +240,20 @@ impl Durable {
     /// In a shared tree, directories are setgid and everything is open to the group and to nobody else,
     /// whatever the umask of the process.
     pub fn new(disk: Arc<dyn Disk>, root: impl Into<PathBuf>, is_shared: bool) -> Self {
-        Self { disk, root: root.into().into(), is_shared, settled: Arc::default() }
+        Self { disk, root: root.into().into(), is_shared, settled: Arc::default(), deferred: None }
+    }
+
+    /// Takes a root whose directories are synced by [`sync_deferred`](Self::sync_deferred), each once.
+    fn deferring(disk: Arc<dyn Disk>, root: PathBuf, is_shared: bool) -> Self {
+        Self { deferred: Some(Arc::default()), ..Self::new(disk, root, is_shared) }
+    }
+
+    fn sync_deferred(&self) -> Result<(), Error> {
+        let Some(deferred) = &self.deferred else { return Ok(()) };
+        for (path, dir) in std::mem::take(&mut *deferred.lock().unwrap_or_else(PoisonError::into_inner)) {
+            self.disk.sync_dir(&dir, &path).map_err(|error| Error::from_sync(&path, error))?;
+        }
+        Ok(())
     }
 
     /// Returns the same kind of tree at another root.
@@ -383,16 +398,16 @@ impl Durable {
         }
     }
 
-    /// Makes a directory and everything above it, durably; an existing one is fine.
+    /// Makes a directory and everything above it; an existing one is fine.
+    ///
+    /// It is durable once a file in it is: whoever acknowledges one syncs what is above it too.
     pub fn make_dir(&self, rel: &Path) -> Result<(), Error> {
-        self.make_dirs(rel, self.dir_mode())?;
-        self.sync_dir(rel)
+        self.make_dirs(rel, self.dir_mode())
     }
 
     /// Makes a directory as [`make_dir`](Self::make_dir) does, but in a shared tree others may only read it.
     pub fn make_own_dir(&self, rel: &Path) -> Result<(), Error> {
-        self.make_dirs(rel, if self.is_shared { Mode::Exact(0o2750) } else { self.dir_mode() })?;
-        self.sync_dir(rel)
+        self.make_dirs(rel, if self.is_shared { Mode::Exact(0o2750) } else { self.dir_mode() })
     }
 
     /// Makes the names in a directory durable, which [`remove`](Self::remove) leaves to the caller.
@@ -512,7 +527,8 @@ impl Durable {
     /// Opens what must be durable before files in these directories may be acknowledged.
     ///
     /// That is the directories, and those above them up to the root unless this process has synced them
-    /// before: they may be as new as the file, made by us or by somebody who has not come to sync them. They are opened before the write, because a failure is told to descriptors that are open.
+    /// before: they may be as new as the file, made by us or by somebody who has not come to sync them. They
+    /// are opened before the write, because a failure is told to descriptors that are open.
     fn open_dirs<'a>(&self, dirs: impl IntoIterator<Item = &'a Path>) -> Result<OpenDirs, Error> {
         let mut wanted = BTreeSet::new();
         let mut fresh = HashSet::new();
@@ -520,7 +536,9 @@ impl Durable {
             wanted.insert(dir);
             while !dir.as_os_str().is_empty() && !self.is_settled(dir) && fresh.insert(dir.to_owned()) {
                 dir = parent(dir);
-                wanted.insert(dir);
+                if wanted.insert(dir) {
+                    fresh.extend(self.few_dirs(dir)?);
+                }
             }
         }
         let opened = wanted.into_iter().map(|dir| {
@@ -528,6 +546,22 @@ impl Durable {
             Ok((open_dir(&path)?, path))
         });
         Ok(OpenDirs { opened: opened.collect::<Result<_, Error>>()?, fresh })
+    }
+
+    /// Lists the directories in one that is about to be synced, if they are few: one sync settles them all.
+    fn few_dirs(&self, dir: &Path) -> Result<Vec<PathBuf>, Error> {
+        /// More are not looked at, since looking would cost more than the sync that it saves.
+        const FEW: usize = 32;
+        let path = self.path(dir)?;
+        let fail = |error| Error::from_read("list", &path, error);
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(&path).map_err(fail)?.take(FEW) {
+            let entry = entry.map_err(fail)?;
+            if entry.file_type().map_err(fail)?.is_dir() {
+                found.push(dir.join(entry.file_name()));
+            }
+        }
+        Ok(found)
     }
 }
 
@@ -540,8 +574,18 @@ struct OpenDirs {
 
 impl OpenDirs {
     fn sync(self, durable: &Durable) -> Result<(), Error> {
-        for (dir, path) in &self.opened {
-            durable.disk.sync_dir(dir, path).map_err(|error| Error::from_sync(path, error))?;
+        match &durable.deferred {
+            Some(deferred) => {
+                let mut deferred = deferred.lock().unwrap_or_else(PoisonError::into_inner);
+                for (dir, path) in self.opened {
+                    deferred.entry(path).or_insert(dir);
+                }
+            }
+            None => {
+                for (dir, path) in &self.opened {
+                    durable.disk.sync_dir(dir, path).map_err(|error| Error::from_sync(path, error))?;
+                }
+            }
         }
         durable.settled.lock().unwrap_or_else(PoisonError::into_inner).extend(self.fresh);
         Ok(())

@@ -349,9 +349,35 @@ fn a_lock_keeps_the_second_out_and_says_who_holds_it() {
         panic!("two hold the lock");
     };
     assert_eq!(path, dir.path().join("log/lock"));
-    assert!(holder.starts_with(&format!("pid {} uid ", std::process::id())), "{holder}");
+    assert!(holder.starts_with(&format!("pid {} host ", std::process::id())), "{holder}");
+    assert!(holder.ends_with(&format!(" uid {}", rustix::process::getuid().as_raw())), "{holder}");
     drop(lock);
+    assert_eq!(fs::read(dir.path().join("log/lock")).unwrap(), b"", "who has gone is not named");
     assert!(second.lock(rel("log/lock"), Duration::ZERO).unwrap().is_held());
+}
+
+#[test]
+fn a_holder_that_was_killed_is_not_named_in_place_of_the_next() {
+    let dir = tempdir().unwrap();
+    let tree = tree(dir.path());
+    let lock = tree.lock(rel("lock"), Duration::ZERO).unwrap();
+    let named = |text: String| {
+        fs::write(dir.path().join("lock"), text).unwrap();
+        match tree.lock(rel("lock"), Duration::ZERO) {
+            Err(Error::Busy { holder, .. }) => holder,
+            other => panic!("{other:?}"),
+        }
+    };
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let mut child = Command::new("true").spawn().unwrap();
+    let gone = child.id();
+    child.wait().unwrap();
+    assert_eq!(named(format!("pid {gone} host {host} uid 7\n")), "another process");
+    // Of another host nothing is known here.
+    let elsewhere = format!("pid {gone} host {host}-2 uid 7");
+    assert_eq!(named(format!("{elsewhere}\n")), elsewhere);
+    assert_eq!(named("\u{1b}[31mpid".to_owned()), "another process");
+    drop(lock);
 }
 
 #[test]

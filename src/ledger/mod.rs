@@ -326,6 +326,10 @@ impl Ledger {
         };
         ledger.load_state(reading);
         ledger.fold_to_head().map_err(|error| ledger.how_far(error))?;
+        if let (Some(remembered), false) = (&remembered, is_copy) {
+            // Where that fails, the comparison says what is missing.
+            let _ = ledger.catch_up(remembered.head().size);
+        }
         ledger.compare_with_memory(remembered)?;
         ledger.save_state_when_due();
         ledger.remember();

@@ -169,6 +169,33 @@ impl Ledger {
 
     /// Finishes a commit after checking that a log key signed it in the state that it closes.
     fn finish(&mut self, file: &HeadFile) -> Result<(), Error> {
+        let state = self.closes(file)?;
+        self.log.apply(file)?;
+        self.state = state;
+        self.head = file.head.clone();
+        Ok(())
+    }
+
+    /// Goes on to a head that is known to have been published, by the commits that lead to it.
+    ///
+    /// Two who publish at once without a lock may put the older head in place of the newer one, until the next
+    /// writer puts that right. The commits are still there, signed, and what they say can be read meanwhile.
+    pub(super) fn catch_up(&mut self, known: u64) -> Result<(), Error> {
+        while self.head.head().size < known {
+            let Some(file) = self.log.head_file(self.head.head().size)? else { break };
+            let state = self.closes(&file)?;
+            // A commit that was never published has no tiles yet, and is nobody's past.
+            let head = file.head.head();
+            self.log.root_at(&self.log.tiles(), file.extends, head.size, head.root)?;
+            self.log.statement(head.size, head.size - 1)?;
+            self.state = state;
+            self.head = file.head;
+        }
+        Ok(())
+    }
+
+    /// Returns the state after a commit on top of this view, if a log key signed it in that state.
+    fn closes(&self, file: &HeadFile) -> Result<State, Error> {
         let mut state = self.state.clone();
         self.advance_over(&mut state, &file.statements, file.head.head().root)?;
         let head = file.head.head();
@@ -179,10 +206,7 @@ impl Ledger {
         let unsigned = |source| Error::HeadSignature { size: head.size, source };
         file.head.verify(&keys).map_err(unsigned)?;
         note::verify_receipt(&file.receipt, head.root, &keys).map_err(unsigned)?;
-        self.log.apply(file)?;
-        self.state = state;
-        self.head = file.head.clone();
-        Ok(())
+        Ok(state)
     }
 
     fn advance_over(&self, state: &mut State, statements: &[Vec<u8>], root: TreeHash) -> Result<(), Error> {
@@ -311,6 +335,10 @@ impl Ledger {
                 self.log.apply(&file)?;
                 self.state = state;
                 self.head = file.head;
+                // Without a lock somebody may have gone on meanwhile, and our head stands in place of theirs.
+                if self.log.has_successor(self.head.head().size)? {
+                    self.refresh()?;
+                }
                 Ok(true)
             }
         }

@@ -145,6 +145,11 @@ impl Log {
         Ok(None)
     }
 
+    /// Returns whether something stands where the commit that extends a size would.
+    pub fn has_successor(&self, size: u64) -> Result<bool, Error> {
+        Ok(self.durable.stat(&head_file_path(size))?.is_some())
+    }
+
     /// The commit point: gives a head its one successor.
     pub fn commit(&self, file: &HeadFile) -> Result<Commit, Error> {
         Ok(self.durable.commit_link(&head_file_path(file.extends), &file.encode())?)

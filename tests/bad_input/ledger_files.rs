@@ -167,9 +167,15 @@ fn a_head_swapped_for_an_older_one() {
     let run = freeze(&kim);
     let new = std::fs::read(&path).unwrap();
     std::fs::write(&path, old).unwrap();
+    // What was seen is still committed, and is read from there.
+    assert_eq!(kim.json(&["head"])["size"], 2);
+    let commit = root(&kim).join("log/heads/001");
+    let bytes = std::fs::read(&commit).unwrap();
+    std::fs::remove_file(&commit).unwrap();
     for args in [&["head"][..], &FREEZE] {
         refuses(&kim, args, 3, "behind");
     }
+    std::fs::write(&commit, bytes).unwrap();
     std::fs::write(&path, new).unwrap();
     is_sound(&kim, &[run]);
 }

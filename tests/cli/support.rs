@@ -38,7 +38,12 @@ pub(crate) struct Output {
 impl World {
     /// Makes an empty project.
     pub(crate) fn new() -> Self {
-        let world = Self { dir: tempfile::tempdir().unwrap() };
+        Self::within(tempfile::tempdir().unwrap())
+    }
+
+    /// Makes an empty project in this directory.
+    pub(crate) fn within(dir: TempDir) -> Self {
+        let world = Self { dir };
         std::fs::create_dir(world.dir.path().join("project")).unwrap();
         world
     }

@@ -1,19 +1,12 @@
-//! A crowd at the command line: sixteen processes freeze at once, again and again, into one ledger.
+//! Sixteen processes that freeze at once, again and again, into one ledger.
 //!
 //! Nothing fails, nothing is lost or mixed up, and far fewer heads than statements are signed, because whoever
 //! holds the lock orders what the others have queued. It prints how long that took.
-#![expect(clippy::disallowed_methods, reason = "tests lay files")]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "what a test cannot do without ends it")]
-#![expect(clippy::print_stdout, reason = "the seconds are worth knowing")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use crate::support::{Person, World};
-
-#[path = "cli/support.rs"]
-#[expect(dead_code, reason = "snapshots are for the tests of words")]
-mod support;
 
 const PROCESSES: usize = 16;
 const FREEZES: usize = 50;
