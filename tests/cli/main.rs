@@ -7,6 +7,7 @@
 
 mod backup;
 mod freeze;
+mod golden;
 mod help;
 mod init;
 mod join;
