@@ -486,10 +486,12 @@ impl Durable {
 
     /// Makes a directory, which gets this mode, and those missing above it, without making them durable.
     fn make_dirs(&self, rel: &Path, mode: Mode) -> Result<(), Error> {
-        if rel.as_os_str().is_empty() || self.is_settled(rel) || self.stat(rel)?.is_some() {
+        if rel.as_os_str().is_empty() || self.stat(rel)?.is_some() {
             return Ok(());
         }
         self.make_parent(rel)?;
+        // One of that name may have been removed since, and what was known of it with it.
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner).retain(|dir| !dir.starts_with(rel));
         let path = self.path(rel)?;
         let fail = |error| Error::from_write("create", &path, error);
         let result = match mode {
