@@ -152,6 +152,8 @@ pub fn backup(
     if root.symlink_metadata().is_ok() {
         let target = source.target(&disk, &root)?;
         let lock = target.lock(Path::new("log/lock"), wait)?;
+        // Whoever held the lock may have added what this view of the ledger does not have.
+        let target = source.target(&disk, &root)?;
         source.copy(&target, &mut report)?;
         drop(lock);
     } else {

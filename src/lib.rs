@@ -95,9 +95,10 @@
 //! | [`cli`] | the command line: the only part that prints, exits, or reads the clock and the environment |
 //!
 //! Begin with [`ledger::Ledger`] to read, [`ledger::Transaction`] to write, [`acts`] for whole steps of a run,
-//! and [`verify::verify`] for the question whether weights are what they are said to be. `examples/record_run.rs` goes from an empty directory to a proof. The words used here are
-//! explained in `docs/concepts.md`, the reasons in `docs/architecture.md`, and every byte on disk is
-//! specified under `store-format/`.
+//! and [`verify::verify`] for the question whether weights are what they are said to be.
+//! `examples/record_run.rs` goes from an empty directory to a proof. The words used here are explained in
+//! `docs/concepts.md`, the reasons in `docs/architecture.md`, and every byte on disk is specified under
+//! `store-format/`.
 
 pub mod acts;
 pub mod backup;

@@ -1,8 +1,8 @@
 //! Lineage: what something came from and what came from it, as questions over the ledger's content.
 //!
-//! Answers are read from the folded state, the log and the records in the store: no clock, and of what lies outside
-//! of the ledger only the index, which is asked where in the log to look. Whether any of it deserves belief is for `verify`; here a record that
-//! is not in the store is a node that says so.
+//! Answers are read from the folded state, the log and the records in the store: no clock, and of what lies
+//! outside of the ledger only the index, which is asked where in the log to look. Whether any of it deserves
+//! belief is for `verify`; here a record that is not in the store is a node that says so.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

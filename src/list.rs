@@ -146,8 +146,6 @@ pub struct Listed<'a> {
 }
 
 /// Lists everything of one kind for which a filter holds, in the order of the log.
-///
-/// `command` writes the words of a command as one text.
 pub fn list<'a>(source: &'a Source<'a>, what: What, filter: Option<&Filter>) -> Result<Listed<'a>, Error> {
     let mut listed = Listed { rows: Vec::new(), unanswered: 0, first: None };
     let ledger = source.ledger;

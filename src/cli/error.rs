@@ -229,6 +229,11 @@ fn of_sealed(error: &sealed::Error) -> Class {
             Exit::Usage,
             Some("make one that can be used: ssh-keygen -t ed25519 -f FILE, or ledger key new"),
         ),
+        sealed::Error::Form => (
+            "bad-data",
+            Exit::Usage,
+            Some("name the private key, not the public one; or make a new key: ledger key new"),
+        ),
         sealed::Error::WrongPassphrase => ("wrong-passphrase", Exit::Unknown, None),
         sealed::Error::Sealed => ("locked-key", Exit::Unknown, None),
         _ => ("bad-data", Exit::Usage, None),

@@ -43,7 +43,9 @@ impl Fresh {
         &self.durable
     }
 
-    /// Makes the names in it durable, gives the directory its own, durably, and fails if the name has been taken meanwhile.
+    /// Makes the names in it durable and gives the directory its own, durably.
+    ///
+    /// Fails if that name has been taken meanwhile.
     pub fn finish(mut self) -> Result<Durable, Error> {
         let parent = self.target.parent().unwrap_or(Path::new("."));
         let dir = open_dir(parent)?;

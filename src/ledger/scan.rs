@@ -60,11 +60,10 @@ impl Mentions {
             let mut ready = read(ledger, at, size)?;
             while at < until {
                 let next = at + BLOCK;
-                let (folded, read) = rayon::join(
+                let (new, read) = rayon::join(
                     || self.fold(ledger, &ready, &mut wanted, leads),
                     || if next < until { read(ledger, next, size) } else { Ok(Vec::new()) },
                 );
-                let new = folded;
                 if !new.is_empty() {
                     // These are looked for from here on, so the pass goes to the end, and the next one to here.
                     (until, last) = (size, next.min(size));

@@ -160,19 +160,15 @@ impl Search<'_> {
     /// If the index turns out to be damaged, it is dropped, and the log is read. What was answered before may
     /// then have lacked something, so a caller who sees [`Self::without_index`] change asks again.
     pub fn linking_to(&mut self, ids: &[ObjectId]) -> Result<Vec<Stated>, Error> {
-        match self.found(ids) {
-            Ok(found) => Ok(found),
-            Err(Failed::Ledger(error)) => Err(error),
-            Err(Failed::Index(why)) => {
-                self.source = Source::Scan(Mentions::default(), why);
-                // An index that cannot be removed is found damaged again by whoever asks next.
-                let _ = self.ledger.drop_index();
-                match self.found(ids) {
-                    Ok(found) => Ok(found),
-                    Err(Failed::Ledger(error)) => Err(error),
-                    Err(Failed::Index(_)) => Ok(Vec::new()),
-                }
+        loop {
+            match self.found(ids) {
+                Ok(found) => return Ok(found),
+                Err(Failed::Ledger(error)) => return Err(error),
+                // Only an index fails so, and the scan has none.
+                Err(Failed::Index(why)) => self.source = Source::Scan(Mentions::default(), why),
             }
+            // An index that cannot be removed is found damaged again by whoever asks next.
+            let _ = self.ledger.drop_index();
         }
     }
 
