@@ -56,7 +56,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("ed25519_dalek", &["log/key.rs"]),
     ("base64", &["log/key.rs"]),
     ("pkcs8", &["log/sealed.rs"]),
-    ("ssh_key", &["log/openssh.rs"]),
+    ("ssh_key", &["capture/code/signature.rs", "log/openssh.rs"]),
     ("git2", &["capture/code/library.rs"]),
     ("walkdir", &["capture/walk.rs"]),
     ("saphyr_parser", &["capture/config/"]),

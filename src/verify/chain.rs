@@ -369,6 +369,9 @@ impl Chain<'_> {
         }
         if let Some(repo) = &self.request.repo {
             self.report.add(outside::check_commit(repo, &code).on(id));
+            if let Some(allowed) = &self.request.signers {
+                self.report.add(outside::check_signature(repo, &code, allowed).on(id));
+            }
         }
         Ok(())
     }

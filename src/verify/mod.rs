@@ -15,6 +15,7 @@ mod statement;
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::capture::code::AllowedSigners;
 use crate::capture::{walk, weights};
 use crate::id::{Digests, LedgerId, ObjectId};
 use crate::ledger::{self, Ledger};
@@ -200,6 +201,8 @@ pub struct Request {
     pub extra: Extra,
     /// Repository in which the commit must be.
     pub repo: Option<PathBuf>,
+    /// Keys of which one must have signed that commit.
+    pub signers: Option<AllowedSigners>,
     /// Whether data and base models are read again where they were.
     pub data: bool,
     /// Ledgers that are trusted.
@@ -220,6 +223,7 @@ impl Request {
             digests: Digests::Blake3,
             extra: Extra::Deny,
             repo: None,
+            signers: None,
             data: false,
             trust: Vec::new(),
             as_of: None,
