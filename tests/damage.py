@@ -17,7 +17,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "store-format" / "reader"))
-from check import Ledger, NotOpened  # noqa: E402, what this script is about
+from check import Ledger  # noqa: E402, what this script is about
 
 LEDGER = os.path.realpath(os.environ.get("LEDGER") or shutil.which("ledger") or sys.exit("damage.py: LEDGER=BINARY is needed"))
 STATEMENTS = 20
@@ -141,9 +141,9 @@ def asked_of_fsck(project: Path, home: Path):
 
 
 def asked_of_reader(project: Path):
-    try:
-        ledger = Ledger(project / ".ledger").check()
-    except NotOpened:
+    ledger = Ledger(project / ".ledger")
+    ledger.check()
+    if ledger.exit_code == 3:
         return 3, {"not-a-ledger"}
     return ledger.exit_code, {where for severity, where, _ in ledger.findings if severity == "FAIL"}
 
