@@ -15,7 +15,8 @@ def main(directory=None, wanted="ck:------", *more):
     ledger, found = Ledger(directory), []
     ledger.check()
     if ledger.fold:
-        ledger.find(ledger.fold.ledger.hex(), f"{len(ledger.fold.standings)} statements, {len(ledger.objects)} objects", "ledger")
+        counts = f"{len(ledger.fold.standings)} statements, {len(ledger.objects)} objects"
+        ledger.find(ledger.fold.ledger.hex(), counts, "ledger")
         found = [what for what in ledger.fold.state.claimants if typed(*what).startswith(wanted)]
     if wanted != "ck:------" and len(found) != 1:
         ledger.find(wanted, f"{len(found)} checkpoints begin so", "unknown")

@@ -40,12 +40,12 @@ class Ledger:
         """A regular file, no symbolic link, and without waiting for whoever writes to a FIFO."""
         with open(os.open(self.root / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             status = os.fstat(file.fileno())
-            require(stat.S_ISREG(status.st_mode) and status.st_size <= limit, "it is no regular file, or too long")
+            require(stat.S_ISREG(status.st_mode) and status.st_size <= limit, "no regular file, or too long")
             return file.read()
 
     def files(self, below, name):
-        paths = sorted(str(path.relative_to(self.root)) for path in self.root.glob(below) if not path.is_dir())
-        return [path for path in paths if re.fullmatch(name, path)]
+        paths = (str(path.relative_to(self.root)) for path in self.root.glob(below) if not path.is_dir())
+        return sorted(path for path in paths if re.fullmatch(name, path))
 
     def check(self):
         with self.at("format"):
@@ -77,8 +77,8 @@ class Ledger:
                 self.find("log", "its rules are newer than this reader", "unknown")
 
     def check_log(self, head):
-        # Two witnesses of the leaves: the bundles, and the tiles of level 0 beside them. The size is not proven
-        # yet, so the files that are there decide how far to read, and one beyond is missed.
+        # Two witnesses of the leaves: the bundles, and the tiles of level 0 beside them. The size is not
+        # proven yet, so the files that are there decide how far to read, and one beyond is missed.
         entries, hashes, bundles = [], [], set()
         for number in range(min(-(-head.size // 256), len(self.files("log/tile/**/*", ".*")) + 1)):
             width = min(256, head.size - 256 * number)
@@ -135,7 +135,7 @@ class Ledger:
                 for index in wrong if path in bundles else ():
                     self.find(f"statement {index}", "it is not the statement that the head covers")
                 require(path in bundles or not wrong, "it is not what the head covers")
-                require(len(places) == width or commit_waits, "it is beyond the head, which no commit explains")
+                require(len(places) == width or commit_waits, "it is beyond the head, and no commit waits")
 
     def check_claims(self):
         """Follows every accepted claim to its object and its links, and these to all that they refer to."""
@@ -164,7 +164,7 @@ class Ledger:
     def compare(self, claim, content):
         """A claim repeats its record's references and facts: the log means the same without its objects."""
         if content is not None:
-            require((claim.size, claim.sha256) == (len(content), sha256(content)), "its object has other digests")
+            require((claim.size, claim.sha256) == (len(content), sha256(content)), "its object is another")
             record = read_record(claim.kind, content)
             same = said_by(claim) == (set(references(record)), facts_of(record)) or claim.kind not in FIELDS
             require(same, f"its claim of {typed(*claim.what)} is not what the record says")

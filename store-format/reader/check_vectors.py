@@ -5,6 +5,7 @@ usage: python store-format/reader/check_vectors.py [VECTORS]
 import json
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 from encoding import Refused, decode, key_id, leaf_hash, object_id, sha256
@@ -25,15 +26,16 @@ def cases():
         content = bytes.fromhex(file.read_text()) if file.suffix == ".hex" else file.read_bytes()
         sort, is_valid = file.relative_to(ROOT).parts[0], "invalid" not in file.parts
         kind = max((kind for kind in TABLE if file.name.startswith(kind)), key=len, default=None)
-        read = {"encoding": decode, "statements": read_statement, "records": lambda _: read_record(kind, content)}
-        yield sort, file.name, takes(read[sort], content), is_valid
+        read = {"encoding": decode, "statements": read_statement, "records": partial(read_record, kind)}[sort]
+        yield sort, file.name, takes(read, content), is_valid
     for each in json.loads((ROOT / "records.json").read_text()):
         content = bytes.fromhex(each["hex"])
         yield "records", each["name"], takes(read_record, each["kind"], content), True
         yield "ids", each["name"], typed(each["kind"], object_id(content)), each["id"]
         yield "ids", each["name"], sha256(content).hex(), each["sha256"]
     for each in json.loads((ROOT / "facts.json").read_text()):
-        yield "facts", each["kind"], any(faults_of_facts(each["kind"], decode(bytes.fromhex(each["hex"])))), False
+        facts = decode(bytes.fromhex(each["hex"]))
+        yield "facts", each["kind"], any(faults_of_facts(each["kind"], facts)), False
     for each in json.loads((ROOT / "keys.json").read_text()):
         yield "keys", each["name"], key_id(bytes.fromhex(each["public"])).hex(), each["thumbprint"]
     want = json.loads((ROOT / "fold.json").read_text())
@@ -41,7 +43,8 @@ def cases():
         for each, (standing, identity) in zip(statements, standings(statements)):
             yield "standings", each["what"], (standing, identity), (each["standing"], each["id"])
     log = fold(bytes.fromhex(each["hex"]) for each in want["statements"])
-    yield "states", "root", (log.tree.root(len(log.standings)).hex(), log.ledger.hex()), (want["root"], want["ledger"])
+    yield "states", "root", log.tree.root(len(log.standings)).hex(), want["root"]
+    yield "states", "ledger", log.ledger.hex(), want["ledger"]
     yield from (("states", part, summary(log)[part], value) for part, value in want["state"].items())
 
 def standings(statements):

@@ -1,4 +1,4 @@
-"""Digests (ids.md), the one encoding (encoding.md), signatures (trust.md), and the CDDL of all pages as data."""
+"""Digests (ids.md), the one encoding (encoding.md), signatures (trust.md), and CDDL as Python values."""
 import functools
 import hashlib
 import re
@@ -10,7 +10,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 class Refused(Exception):
-    """Something is not as the pages say that it must be; the text says what, or is the standing in the fold."""
+    """Something is not as the pages say that it must be; the text says what, or is a standing."""
 
 def require(holds, what):
     if not holds:
@@ -24,7 +24,7 @@ def encode(value): return cbor2.dumps(value, canonical=True)
 def to_be_signed(protected, payload): return encode(["Signature1", protected, b"", payload])
 
 def decode(content, keys=str, limit=16 << 20):
-    """One item in the one encoding. A lenient library reads it; it is encoded anew, strictly, and compared."""
+    """One item in the one encoding. A lenient library reads it; it is encoded anew and compared."""
     require(len(content) <= limit, f"{len(content)} bytes are too many")
     try:
         value = cbor2.loads(content)
@@ -42,7 +42,8 @@ def is_plain(value, keys, depth=32):
     return (depth > 0 and all(type(value) is list or type(key) is keys for key in value)
             and all(is_plain(each, keys, depth - 1) for each in inner))
 
-ONE, U16, U32, U64, INT = range(1, 2), range(1 << 16), range(1 << 32), range(1 << 64), range(-1 << 63, 1 << 63)
+ONE, INT = range(1, 2), range(-1 << 63, 1 << 63)
+U16, U32, U64 = (range(1 << bits) for bits in (16, 32, 64))
 
 def fits(shape, value):
     """Whether a value has a shape. To Python True is an integer, so types are compared by `is`."""
@@ -70,8 +71,8 @@ def ascending(item, by=lambda each: each, least=0, most=1 << 32):
     return lambda value: (fits([item], value) and least <= len(value) <= most
                           and all(by(one) < by(other) for one, other in pairwise(value)))
 
-# Ed25519 is on the curve -x^2 + y^2 = 1 + D x^2 y^2 modulo P. A point is written as its y, with the low bit of
-# x on top. Eight points have small order, and these are their y.
+# Ed25519 is on the curve -x^2 + y^2 = 1 + D x^2 y^2 modulo P. A point is written as its y, with the low bit
+# of x on top. Eight points have small order, and these are their y.
 P, Y8 = 2**255 - 19, 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 D, SMALL_ORDER = -121665 * pow(121666, -1, P) % P, {0, 1, P - 1, Y8, P - Y8}
 

@@ -4,13 +4,13 @@ import shlex
 from records import read_record, typed
 
 BELOW = {"checkpoint": ("start", "parent"), "start": ("plan", "environment"),
-         "plan": ("config", "code", "environment", "data", "base")}
+         "plan": ("config", "code", "environment")}
 LABELS = {
     "checkpoint": lambda record: [record.get("path"), f"step {record['step']}" if "step" in record else ""],
     "plan": lambda record: [record.get("name"), record["status"], f"`{shlex.join(record.get('argv', []))}`"],
     "code": lambda record: [f"commit {record.get('commit', '')[:8]}"],
-    "environment": lambda record: [" ".join(record.get("interpreter", {}).get(part, "") for part in ("name", "version")).strip(),
-                                   record.get("lock", {}).get("name")],
+    "environment": lambda record: [" ".join(map(record.get("interpreter", {}).get, ("name", "version")))
+                                   if "interpreter" in record else "", record.get("lock", {}).get("name")],
     "end": lambda record: [record.get("status")],
 }
 
@@ -21,7 +21,7 @@ def lineage(ledger, what, role="", path=None, depth="", told=()):
         content = ledger.objects.get(what[1])
         return read_record(what[0], content) if content is not None else {}
     record, paths = record_of(what), {}
-    if kind == "plan":  # where its inputs lay stands beside the claim, since it says something about a machine
+    if kind == "plan":  # where its inputs lay stands beside the claim, since that is about a machine
         record["status"] = state.status(what)
         claims = [claim for statement in ledger.fold.statements if statement for claim in statement.claims]
         beside = [claim.to["private"] for claim in claims if claim.what == what and "private" in claim.to]
@@ -32,10 +32,10 @@ def lineage(ledger, what, role="", path=None, depth="", told=()):
     if what not in told:
         told.add(what)
         yield from (f"{depth}  {part}  none ({why})" for part, why in record.get("none", {}).items())
-        for part in BELOW.get(kind, ()):
-            inputs = record.get(part, ())
-            for word, other in inputs if part in ("data", "base") else [("0", inputs)] if inputs else ():
-                name = f"{part} {word}"
-                yield from lineage(ledger, tuple(other), name.removesuffix(" 0") if other is inputs else name, paths.get(name), depth + "  ", told)
+        below = [(part, record[part], f"{part} 0") for part in BELOW.get(kind, ()) if part in record]
+        for part in ("data", "base") if kind == "plan" else ():
+            below += [(f"{part} {word}", other, f"{part} {word}") for word, other in record.get(part, ())]
+        for part, other, at in below:
+            yield from lineage(ledger, tuple(other), part, paths.get(at), depth + "  ", told)
         if kind == "start" and state.attempts[what].end:
             yield from lineage(ledger, state.attempts[what].end, "end", None, depth + "  ", told)

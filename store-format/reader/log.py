@@ -3,7 +3,8 @@ import re
 from base64 import b64decode, b64encode
 from collections import namedtuple
 
-from encoding import ONE, U64, Refused, decode, encode, fits, leaf_hash, require, sha256, signed_by, to_be_signed
+from encoding import ONE, U64, Refused, decode, encode, fits, leaf_hash, require, sha256, signed_by
+from encoding import to_be_signed
 
 LINE = "\u2014 ([^ +\0-\x1f\x7f-\x9f]+) ([A-Za-z0-9+/]+={0,2})\n"
 TEXT = "(lineage-ledger/[0-9a-f]{64})\n([1-9][0-9]{0,18})\n([A-Za-z0-9+/]{43}=)\n"
@@ -72,13 +73,14 @@ def signers_of(head, log_keys):
 def check_commit(content, extends, published, leaves, fold):
     """A head file against the log of these leaves; `fold` is None where they could not be folded."""
     commit = decode(content, limit=17 << 20)
-    require(fits(HEAD_FILE, commit) and commit["extends"] == extends and 0 < len(commit["statements"]) <= 4096,
-            "not a head file of this size")
+    require(fits(HEAD_FILE, commit) and commit["extends"] == extends, "not a head file of this size")
+    require(1 <= len(commit["statements"]) <= 4096, "a batch of no statements, or of too many")
     head, batch = read_head(commit["note"].encode()), list(map(leaf_hash, commit["statements"]))
     size, signature = extends + len(batch), commit["receipt"][-64:]
-    require(extends >= len(leaves) or batch == leaves[extends:size], "its statements are not those in the log")
-    ours = extends > len(leaves) or head[:3] == (published.origin, size, Tree(leaves[:extends] + batch).root(size))
-    require(ours, "its head is not one of this log")
+    require(extends >= len(leaves) or batch == leaves[extends:size], "its statements are not in the log")
+    tree = Tree(leaves[:extends] + batch)
+    require(extends > len(leaves) or head[:3] == (published.origin, size, tree.root(size)),
+            "its head is not one of this log")
     if fold and size <= len(leaves):
         # All of a receipt but its signature follows from the key, so it is built anew and compared.
         made = {kid: encode({1: -8, 4: kid, 395: 1}) for kid in signers_of(head, fold.log_keys[size])}

@@ -1,4 +1,4 @@
-"""The table of kinds, facts and fields (records.md); not whether a claim counts, which is in statements.py."""
+"""The table of kinds, facts and fields (records.md); not whether a claim counts, see statements.py."""
 import re
 from collections import namedtuple
 from operator import itemgetter
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from encoding import INT, ONE, U16, U32, U64, ascending, decode, either, fits, require
 
-# The table of kinds is the page's own, row by row: kind, prefix, stated by, links, and three columns for people.
+# The table of kinds is the page's own, row by row: kind, prefix, stated by, links, and more for people.
 PAGE = (Path(__file__).parent.parent / "records.md").read_text()
 ROWS = re.findall(r"(?m)^\| `([a-z-]+)` \| `([a-z]+)` \| ([^|]+) \| ([^|]+) \|(?:[^|\n]+\|){3}$", PAGE)
 ANY = {"any": {kind: False for kind, *_ in ROWS}, "any!": {row[0]: True for row in ROWS if row[2] != "never"}}
@@ -98,10 +98,11 @@ FIELDS = dict.fromkeys(("genesis", "format", "dataset", "model", "contract", "po
     "sums": dict(tree=32, below=[32], files=[32]),
     "tensors": dict(tensors=ascending((str, str, [U64], 32), FIRST)),
 }
-for kind in FIELDS.keys() - BARE:  # a record has its facts too, and a reference for each link that stands once
+for kind in FIELDS.keys() - BARE:  # a record has also its facts, and a reference for each single link
     refs = {role + "_" * (0 in link.count): REF for role, link in TABLE[kind].links.items()
             if not link.beside and link.count.stop == 2}
     FIELDS[kind] = ({} if kind in NAMED_BESIDE else FACTS[kind]) | refs | FIELDS[kind]
+ROLE_OF = {"contracts": "contract", "policies": "policy", "results": "result", "sources": "source"}
 COHERENT = {  # what a plan has not it explains, and it explains nothing else
     "plan": lambda plan: ("name" in plan) != ("nonce" in plan) and plan["none"].keys() == {
         part for part in ("config", "code", "data", "environment", "base") if not plan.get(part)},
@@ -112,7 +113,8 @@ COHERENT = {  # what a plan has not it explains, and it explains nothing else
 def read_record(kind, content):
     """A record of that kind. Where fields are reserved, nothing beyond `v` is checked."""
     record = decode(content)
-    require(fits(dict, record) and fits(({kind}, ONE), [record.get("kind"), record.get("v")]), f"no {kind} of version 1")
+    said = [record.get("kind"), record.get("v")] if fits(dict, record) else []
+    require(fits(({kind}, ONE), said), f"no {kind} of version 1")
     if kind in FIELDS:  # ids of trees, sums and tensors are to depend on content alone, so they have no `ext`
         aside = {"kind", "v"} if kind in BARE or not fits(dict, record.get("ext")) else {"kind", "v", "ext"}
         own = {name: value for name, value in record.items() if name not in aside}
@@ -131,7 +133,7 @@ def references(record):
     if kind == "sums":
         return [("", "tree", record["tree"])] + [("", "sums", below) for below in record["below"]]
     for name, value in record.items() if kind in FIELDS else ():
-        role = {"contracts": "contract", "policies": "policy", "results": "result", "sources": "source"}.get(name, name)
+        role = ROLE_OF.get(name, name)
         if role in TABLE[kind].links:
             several = [value["file"]] if name == "lock" else [value] if fits(REF, value) else value
             found += [(role, *(each[1] if name in ("data", "base") else each)) for each in several]

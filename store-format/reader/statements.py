@@ -3,8 +3,8 @@ import re
 from collections import defaultdict
 from types import SimpleNamespace as Thing
 
-from encoding import ONE, U16, U64, Refused, ascending, decode, encode, fit_for_use, fits, key_id, leaf_hash, require
-from encoding import signed_by, to_be_signed
+from encoding import ONE, U16, U64, Refused, ascending, decode, encode, fit_for_use, fits, key_id, leaf_hash
+from encoding import require, signed_by, to_be_signed
 from log import Tree
 from records import NAMED_BESIDE, TABLE, faults_of_facts, typed
 
@@ -22,8 +22,8 @@ JUDGED = {  # the table *Facts that are judged*, by facts, links and state; `end
     "format": (lambda facts, to, state: facts["rules"] > state.rules, "bad-form"),
     "promotion": (lambda facts, to, state: facts["action"] != "enter" or "verdict" in to, "bad-form"),
     "deployment": (lambda facts, to, state: (facts["action"] != "off") == ("subject" in to), "bad-form"),
-    "revocation": (lambda facts, to, state: facts["target"][0] != "claim" or facts["target"][1] in state.accepted,
-                   "link-not-accepted"),
+    "revocation": (lambda facts, to, state: facts["target"][0] != "claim"
+                   or facts["target"][1] in state.accepted, "link-not-accepted"),
     "name": (lambda facts, to, state: (facts["action"] == "assign") == ("to" in to)
              and to.get("to", [facts["kind"]])[0] == facts["kind"], "bad-form"),
 }
@@ -38,18 +38,19 @@ def read_statement(content):
     header, payload = decode(envelope[0], keys=int), decode(envelope[2])
     require(fits(HEADER, header) and fits(PAYLOAD, payload), "not a header, or not a payload")
     claims, (issuer, subject, _) = [claim_of(**each) for each in payload["claims"]], header[15].values()
-    require(claims and subject.endswith(claims[0].what[1].hex()), "its subject is not the first claim's object")
+    require(claims and subject.endswith(claims[0].what[1].hex()), "its subject is another object")
     require(sum(len(claim.links) for claim in claims) <= 1000, "too many links")
     require(("seen" in payload) == ("ledger" in payload), "one of `seen` and `ledger`")
-    return Thing(identity=leaf_hash(content), kid=header[4], issuer=issuer, subject=subject, 
-                 signed=to_be_signed(envelope[0], envelope[2]), signature=envelope[3], **{"ledger": None, **payload, "claims": claims})
+    return Thing(identity=leaf_hash(content), kid=header[4], issuer=issuer, subject=subject, claims=claims,
+                 seen=payload.get("seen"), ledger=payload.get("ledger"), signature=envelope[3],
+                 signed=to_be_signed(envelope[0], envelope[2]))
 
 def claim_of(kind, object, links, prev=(), **rest):
     links = [(role, (to, identity)) for role, to, identity in links]
     return Thing(kind=kind, what=(kind, object), links=links, to=dict(links), prev=tuple(prev), **rest)
 
 def faults_of(claim):
-    """Why a claim is not understood: "unknown" for what newer rules may have, "bad-form" for what none would."""
+    """Why a claim is not understood: "unknown" where newer rules may have it, "bad-form" where none would."""
     yield claim.kind not in TABLE and "unknown"
     links, roles = TABLE[claim.kind].links, [role for role, _ in claim.links]
     for role, (to, _) in claim.links:
@@ -74,7 +75,7 @@ class State:
         self.keys = {}  # key id -> facts of its last claim: key, holder, roles
         self.registers = {}  # (kind, facts) -> (statement id, position) of the current claim
         self.authors = {}  # key id, statement id, (kind, object) -> holder, of the first claim
-        self.claimants, self.said = defaultdict(set), defaultdict(list)  # (kind, object) -> holders; their words
+        self.claimants, self.said = defaultdict(set), defaultdict(list)  # (kind, object) -> holders; words
         self.runs, self.attempts = {}, {}  # plan -> its starts, latest first; start -> plan, end, status
 
     def status(self, plan):
@@ -108,7 +109,8 @@ class Fold:
         self.standings.append(standing if again == index else self.standings[again])
         self.statements.append(statement)
         self.ledger = self.ledger or identity
-        self.log_keys.append({kid: key["key"] for kid, key in self.state.keys.items() if "log" in key["roles"]})
+        keys = self.state.keys.items()
+        self.log_keys.append({kid: key["key"] for kid, key in keys if "log" in key["roles"]})
         self.tree.leaves.append(identity)
 
     def judge(self, index, statement):
@@ -132,8 +134,9 @@ class Fold:
         require("bad-form" not in faults, "bad-form")  # 11
         kinds = [claim.kind for claim in understood]
         require(index or kinds[:1] == ["genesis"] and set(kinds[1:]) <= {"key"}, "bad-form")  # 12
-        self.now = Thing(index=index, holder=signer["holder"], roles=set(signer["roles"]), moved=set(), keys={},
-                         here={claim.what for claim in claims}, context=self.ledger or claims[0].facts.get("nonce"))
+        self.now = Thing(index=index, holder=signer["holder"], roles=set(signer["roles"]), moved=set(),
+                         here={claim.what for claim in claims}, keys={},
+                         context=self.ledger or understood[0].facts["nonce"])
         for claim in understood:  # 13
             self.judge_claim(claim)
         if new:  # 14
@@ -151,7 +154,8 @@ class Fold:
         opened = state.registers.get(("channel", facts["channel"]), ()) if kind == "promotion" else ()
         require(opened or kind != "promotion", "link-not-accepted")
         require(register or not claim.prev, "bad-form")
-        require(register not in now.moved and claim.prev == state.registers.get(register, opened), "lost-race")
+        current = state.registers.get(register, opened)
+        require(register not in now.moved and claim.prev == current, "lost-race")
         now.moved.update([register] if register else [])
         holds, answer = JUDGED.get(kind, (lambda *_: True, None))
         require(holds(facts, claim.to, state), answer)
@@ -178,7 +182,8 @@ class Fold:
                         or speaks and not facts["roles"] and known["holder"] == facts["holder"] == now.holder)
             case "revocation rules":
                 what, *on = facts["target"]
-                holders = state.claimants.get(tuple(on), ()) if what == "object" else [state.authors.get(on[0])]
+                author = state.authors.get(on[0])
+                holders = state.claimants.get(tuple(on), ()) if what == "object" else {author}
                 other = "recovery" if what == "key" else "evaluator"
                 return owner or other in now.roles or speaks and now.holder in holders
             case "run or owner" | "author of run" if start:
@@ -192,7 +197,8 @@ class Fold:
     def judge_key(self, facts):
         """The rules of trust.md from the second on; the first is above, the last is check 14."""
         identity, keys, now = key_id(facts["key"]), self.state.keys, self.now
-        require(fit_for_use(facts["key"]) and (len(facts["roles"]) == 1 or not OTHERS & {*facts["roles"]}), "bad-form")
+        alone = len(facts["roles"]) == 1 or not OTHERS & {*facts["roles"]}
+        require(fit_for_use(facts["key"]) and alone, "bad-form")  # 2
         if identity in keys:
             require(facts["holder"] == keys[identity]["holder"] and "proof" not in facts, "bad-form")  # 3
         else:
@@ -209,7 +215,8 @@ class Fold:
         state.keys.update(self.now.keys)
         state.authors.update({kid: key["holder"] for kid, key in self.now.keys.items()})
         kinds = list(TABLE)
-        for position, claim in sorted(enumerate(statement.claims), key=lambda pair: kinds.index(pair[1].kind)):
+        claims = sorted(enumerate(statement.claims), key=lambda each: kinds.index(each[1].kind))
+        for position, claim in claims:
             if register_of(claim):
                 state.registers[register_of(claim)] = (statement.identity, position)
             state.authors.setdefault(claim.what, holder)
@@ -242,7 +249,8 @@ class Fold:
         moved, (kind, what) = claim.kind == "name", (claim.kind, claim.what)
         if moved:
             kind, what = facts["kind"], claim.to.get("to")
-        name = self.state.names.setdefault((kind, facts["name"]), Thing(holder=holder, closed=False, versions=[]))
+        new = Thing(holder=holder, closed=False, versions=[])
+        name = self.state.names.setdefault((kind, facts["name"]), new)
         if moved:
             name.closed, name.holder = not what, self.state.authors.get(what, name.holder)
         owns = any(key["holder"] == holder and "owner" in key["roles"] for key in self.state.keys.values())
