@@ -48,19 +48,19 @@ class Ledger:
         return sorted(path for path in paths if re.fullmatch(name, path))
 
     def check(self):
+        if not os.path.lexists(self.root / "format"):
+            return self.find("format", "there is none, so this is no ledger", "unknown")
         with self.at("format"):
-            lines = self.read("format", 4096) if os.path.lexists(self.root / "format") else b""
-            newer = re.match(rb"ledger-format/([2-9]|[1-9][0-9]+)\n", lines)
-            if newer or not os.path.lexists(self.root / "format"):
-                return self.find("format", "there is none, or a newer one than this reader knows", "unknown")
+            lines = self.read("format", 4096)
+            if re.match(rb"ledger-format/([2-9]|[1-9][0-9]+)\n", lines):
+                return self.find("format", "it is newer than this reader", "unknown")
             require(re.fullmatch(FORMAT, lines), "it is not what this format's file says")
-        inode = None
-        with self.at("place"):
-            if os.path.lexists(self.root / "place"):
+        place = None
+        if os.path.lexists(self.root / "place"):
+            with self.at("place"):
                 place = re.fullmatch(PLACE, self.read("place", 4096))
                 require(place, "it is not what this format's file says")
-                inode = int(place[1])
-        if inode != os.stat(self.root).st_ino:
+        if not place or int(place[1]) != os.stat(self.root).st_ino:
             self.find("place", "this directory is a copy of a ledger", "warn")
         with self.at("log/checkpoint"):
             self.check_log(log.read_head(self.read("log/checkpoint", 1_000_000)))
@@ -142,8 +142,9 @@ class Ledger:
         asked = set()
         for index, (standing, statement) in enumerate(zip(self.fold.standings, self.fold.statements)):
             for claim in statement.claims if standing == "accepted" else ():
-                with self.at(f"statement {index}"):
-                    self.compare(claim, self.objects.get(claim.what[1]))
+                if self.objects.get(claim.what[1]) is not None:
+                    with self.at(f"statement {index}"):
+                        self.compare(claim, self.objects[claim.what[1]])
                 found = [("", *claim.what), *((role, *what) for role, what in claim.links)]
                 while found:
                     role, kind, identity = found.pop()
@@ -163,8 +164,7 @@ class Ledger:
 
     def compare(self, claim, content):
         """A claim repeats its record's references and facts: the log means the same without its objects."""
-        if content is not None:
-            require((claim.size, claim.sha256) == (len(content), sha256(content)), "its object is another")
-            record = read_record(claim.kind, content)
-            same = said_by(claim) == (set(references(record)), facts_of(record)) or claim.kind not in FIELDS
-            require(same, f"its claim of {typed(*claim.what)} is not what the record says")
+        require((claim.size, claim.sha256) == (len(content), sha256(content)), "its object has other digests")
+        record = read_record(claim.kind, content)
+        same = said_by(claim) == (set(references(record)), facts_of(record)) or claim.kind not in FIELDS
+        require(same, f"its claim of {typed(*claim.what)} is not what the record says")

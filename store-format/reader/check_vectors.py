@@ -8,7 +8,7 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from encoding import Refused, decode, key_id, leaf_hash, object_id, sha256
+from encoding import Refused, decode, key_id, object_id, sha256
 from records import TABLE, faults_of_facts, read_record, typed
 from statements import fold, read_statement
 
@@ -39,28 +39,24 @@ def cases():
     for each in json.loads((ROOT / "keys.json").read_text()):
         yield "keys", each["name"], key_id(bytes.fromhex(each["public"])).hex(), each["thumbprint"]
     want = json.loads((ROOT / "fold.json").read_text())
-    for statements in (want["statements"], *([each] for each in want["first"])):
-        for each, (standing, identity) in zip(statements, standings(statements)):
-            yield "standings", each["what"], (standing, identity), (each["standing"], each["id"])
-    log = fold(bytes.fromhex(each["hex"]) for each in want["statements"])
+    for statements in (*([each] for each in want["first"]), want["statements"]):
+        log = fold(bytes.fromhex(each["hex"]) for each in statements)
+        for each, said, identity in zip(statements, log.standings, log.tree.leaves):
+            said = said if said in ("accepted", "unknown") else f"rejected ({said})"
+            yield "standings", each["what"], (said, identity.hex()), (each["standing"], each["id"])
     yield "states", "root", log.tree.root(len(log.standings)).hex(), want["root"]
     yield "states", "ledger", log.ledger.hex(), want["ledger"]
     yield from (("states", part, summary(log)[part], value) for part, value in want["state"].items())
 
-def standings(statements):
-    contents = [bytes.fromhex(each["hex"]) for each in statements]
-    for content, said in zip(contents, fold(contents).standings):
-        yield said if said in ("accepted", "unknown") else f"rejected ({said})", leaf_hash(content).hex()
-
 def summary(log):
     """The state in the form that fold.json has."""
     state = log.state
-    marks = [(index, since, f"claim {target[2]} of statement {log.first_at[target[1]]}")
-             for target, since, index in state.marks]
     return {
         "keys": [{"holder": f"h:{key['holder'].hex()}", "key": kid.hex(), "roles": key["roles"]}
                  for kid, key in state.keys.items()],
-        "marks": [dict(zip(("by statement", "since", "target"), mark)) for mark in marks],
+        "marks": [{"by statement": index, "since": since,
+                   "target": f"claim {target[2]} of statement {log.first_at[target[1]]}"}
+                  for target, since, index in state.marks],
         "names": [{"kind": kind, "name": word, "holder": f"h:{name.holder.hex()}", "closed": name.closed,
                    "versions": [typed(*what) for what in name.versions]}
                   for (kind, word), name in sorted(state.names.items())],

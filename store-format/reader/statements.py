@@ -94,7 +94,8 @@ class Fold:
         self.tree, self.log_keys = Tree(), [{}]  # at each size, who may sign a head: key id -> public
 
     def add(self, content):
-        index, identity, statement, standing = len(self.standings), leaf_hash(content), None, "accepted"
+        state, statement, standing = self.state, None, "accepted"
+        index, identity = len(self.standings), leaf_hash(content)
         again = self.first_at.setdefault(identity, index)
         try:
             statement = read_statement(content)
@@ -103,24 +104,22 @@ class Fold:
                 self.take_effect(index, statement)
         except Refused as refused:
             standing = str(refused) if statement else "bad-form"
-        if again == index and statement and statement.kid in self.state.keys:
-            self.state.authors[identity] = self.state.keys[statement.kid]["holder"]
+        if again == index and statement and statement.kid in state.keys:
+            state.authors[identity] = state.keys[statement.kid]["holder"]
         # The same bytes have the answer of the first ones, whatever has changed since.
         self.standings.append(standing if again == index else self.standings[again])
         self.statements.append(statement)
         self.ledger = self.ledger or identity
-        keys = self.state.keys.items()
-        self.log_keys.append({kid: key["key"] for kid, key in keys if "log" in key["roles"]})
+        self.log_keys.append({kid: key["key"] for kid, key in state.keys.items() if "log" in key["roles"]})
         self.tree.leaves.append(identity)
 
     def judge(self, index, statement):
         """The checks of the page under their numbers; the first that fails decides."""
         state, claims = self.state, statement.claims
         require((statement.ledger is None) == (index == 0), "bad-form")  # 2
-        if index:
-            size, root = statement.seen
-            require(statement.ledger == self.ledger, "foreign-ledger")  # 3
-            require(size <= index and self.tree.root(size) == root, "other-history")  # 4
+        size, root = statement.seen or (0, self.tree.root(0))
+        require(statement.ledger == self.ledger, "foreign-ledger")  # 3
+        require(size <= index and self.tree.root(size) == root, "other-history")  # 4
         require(state.rules == 1, "unknown")  # 5
         faults = [next(filter(None, faults_of(claim)), None) for claim in claims]
         understood = [claim for claim, fault in zip(claims, faults) if not fault]
@@ -214,9 +213,8 @@ class Fold:
         state.accepted.add(statement.identity)
         state.keys.update(self.now.keys)
         state.authors.update({kid: key["holder"] for kid, key in self.now.keys.items()})
-        kinds = list(TABLE)
-        claims = sorted(enumerate(statement.claims), key=lambda each: kinds.index(each[1].kind))
-        for position, claim in claims:
+        order = list(TABLE).index
+        for position, claim in sorted(enumerate(statement.claims), key=lambda each: order(each[1].kind)):
             if register_of(claim):
                 state.registers[register_of(claim)] = (statement.identity, position)
             state.authors.setdefault(claim.what, holder)
