@@ -195,6 +195,7 @@ impl Chain<'_> {
             }
             (
                 store::Error::Damaged { .. }
+                | store::Error::Pack { .. }
                 | store::Error::TooLarge { .. }
                 | store::Error::Disk(durable::Error::NotRegular { .. }),
                 _,
