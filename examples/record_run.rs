@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ledger::acts::{self, CheckpointRequest, Ended, Input, Request, Target, Whose};
+use ledger::capture::walk::Reading;
 use ledger::durable::{Disk, RealDisk};
 use ledger::ledger::{Founder, Home, Ledger, Outcome, Signer};
 use ledger::log::key::SigningKey;

@@ -192,3 +192,142 @@ impl Cache {
         let _ = outside::replace_derived(&disk, &path, &bytes, MODE);
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests lay files and read the clock")]
+mod tests {
+    use std::fs;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::capture::walk::{Options, Reading, Tree, observe};
+
+    /// Twenty files and a cache for them.
+    struct Scene {
+        data: tempfile::TempDir,
+        cache: tempfile::TempDir,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let scene = Self { data: tempfile::tempdir().unwrap(), cache: tempfile::tempdir().unwrap() };
+            for n in 0..20 {
+                fs::write(scene.file(n), format!("content {n:02}")).unwrap();
+            }
+            scene
+        }
+
+        fn file(&self, n: u32) -> PathBuf {
+            self.data.path().join(format!("{n:02}"))
+        }
+
+        /// Observes the files as a command does that begins so many seconds from now.
+        fn seen(&self, digests: Digests, later: u64) -> (Tree, u64) {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() + later;
+            let kept = Kept { dir: self.cache.path().to_owned(), now };
+            let options = Options::new(digests).reading(&Reading { is_mapped: false, cache: Some(kept) });
+            let told = AtomicU64::new(0);
+            let add = |bytes| {
+                told.fetch_add(bytes, Ordering::Relaxed);
+            };
+            let tree = observe(self.data.path(), &options, &add).unwrap();
+            let whole = observe(self.data.path(), &Options::new(digests), &|_| {}).unwrap();
+            assert_eq!((tree.id, &tree.files), (whole.id, &whole.files), "a cache changes no answer");
+            (tree, told.into_inner())
+        }
+
+        fn kept(&self) -> Vec<PathBuf> {
+            fs::read_dir(self.cache.path()).unwrap().map(|entry| entry.unwrap().path()).collect()
+        }
+    }
+
+    const ALL: u64 = 20 * 10;
+
+    #[test]
+    fn what_has_rested_is_read_once() {
+        let scene = Scene::new();
+        let (first, read) = scene.seen(Digests::Blake3, 10);
+        assert_eq!(read, ALL);
+        let (again, read) = scene.seen(Digests::Blake3, 10);
+        assert_eq!((again.id, read), (first.id, 0));
+        assert_eq!(again.stat_digest(), first.stat_digest());
+        // Other digests of the same files are other facts.
+        assert_eq!(scene.seen(Digests::All, 10).1, ALL);
+        let (sums, read) = scene.seen(Digests::All, 10);
+        assert!(sums.sums.is_some() && read == 0);
+        fs::write(scene.file(3), "more content").unwrap();
+        assert_eq!(scene.seen(Digests::Blake3, 10).1, 12);
+        assert_eq!(scene.seen(Digests::Blake3, 10).1, 0);
+    }
+
+    #[test]
+    fn what_was_touched_just_now_is_not_kept() {
+        let scene = Scene::new();
+        assert_eq!(scene.seen(Digests::Blake3, 0).1, ALL);
+        assert_eq!(scene.kept(), Vec::<PathBuf>::new());
+        assert_eq!(scene.seen(Digests::Blake3, 1).1, ALL, "within the granule of the coarsest clock");
+        assert_eq!(scene.seen(Digests::Blake3, 10).1, ALL);
+        fs::write(scene.file(0), "CONTENT 00").unwrap();
+        // The one that is touched is read each time until it has rested, the others not.
+        assert_eq!(scene.seen(Digests::Blake3, 0).1, 10);
+        assert_eq!(scene.seen(Digests::Blake3, 0).1, 10);
+        assert_eq!(scene.seen(Digests::Blake3, 10).1, 10);
+        assert_eq!(scene.seen(Digests::Blake3, 10).1, 0);
+    }
+
+    #[test]
+    fn a_file_of_equal_size_and_time_is_read_when_it_is_another() {
+        let scene = Scene::new();
+        scene.seen(Digests::Blake3, 10);
+        let time = fs::metadata(scene.file(5)).unwrap().modified().unwrap();
+        let set_back = |path: &Path| {
+            fs::OpenOptions::new().write(true).open(path).unwrap().set_modified(time).unwrap();
+        };
+        let other = scene.data.path().with_extension("other");
+        fs::write(&other, "CONTENT 05").unwrap();
+        set_back(&other);
+        fs::rename(&other, scene.file(5)).unwrap();
+        assert_eq!(scene.seen(Digests::Blake3, 10).1, 10, "renamed over it");
+
+        std::thread::sleep(Duration::from_millis(20));
+        fs::write(scene.file(5), "cOnTeNt 05").unwrap();
+        set_back(&scene.file(5));
+        assert_eq!(scene.seen(Digests::Blake3, 10).1, 10, "written in place");
+        assert_eq!(scene.seen(Digests::Blake3, 10).1, 0);
+    }
+
+    #[test]
+    fn a_damaged_cache_is_none() {
+        let scene = Scene::new();
+        scene.seen(Digests::Blake3, 10);
+        let [path] = &scene.kept()[..] else { panic!("one file is kept") };
+        let good = fs::read(path).unwrap();
+        let row = MAGIC.len() + STAMP;
+        for at in [0, MAGIC.len(), row, row + 20, good.len() - DIGEST - 1, good.len() - 1] {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            fs::write(path, &bad).unwrap();
+            assert_eq!(scene.seen(Digests::Blake3, 10).1, ALL, "byte {at}");
+            assert_eq!(fs::read(path).unwrap(), good, "it is written anew");
+        }
+        for len in [0, 1, MAGIC.len(), good.len() - STAMP - DIGEST, good.len() - 1] {
+            fs::write(path, &good[..len]).unwrap();
+            assert_eq!(scene.seen(Digests::Blake3, 10).1, ALL, "cut after {len} bytes");
+        }
+        fs::remove_file(path).unwrap();
+        fs::create_dir(path).unwrap();
+        assert_eq!(scene.seen(Digests::Blake3, 10).1, ALL, "one that cannot be read or written");
+    }
+
+    #[test]
+    fn two_names_of_one_file_do_not_make_the_cache_grow_stale() {
+        let scene = Scene::new();
+        fs::hard_link(scene.file(0), scene.data.path().join("link")).unwrap();
+        scene.seen(Digests::Blake3, 10);
+        let [path] = &scene.kept()[..] else { panic!("one file is kept") };
+        let inode = fs::metadata(path).unwrap().ino();
+        assert_eq!(scene.seen(Digests::Blake3, 10).1, 0);
+        assert_eq!(fs::metadata(path).unwrap().ino(), inode, "nothing new is no reason to write");
+    }
+}

@@ -26,7 +26,7 @@ use crate::id::{
 };
 
 /// Large enough that a read costs nothing beside the hash, small enough for the core's own cache.
-const BUFFER: usize = 256 << 10;
+pub(super) const BUFFER: usize = 256 << 10;
 /// What a core reads of a large file at a time: a subtree of BLAKE3, so a power of two.
 const PIECE: u64 = 1 << 20;
 /// Pieces of one file whose digests are held until the last is read; of larger files pieces are larger.
@@ -168,9 +168,8 @@ fn unchanged(at: &Located, before: &Metadata) -> Result<(), Error> {
     if (after.dev(), after.ino()) != (before.dev(), before.ino()) {
         return Err(at.changed("another file took its place"));
     }
-    let stamp = |stat: &Metadata| {
-        (stat.size(), stat.mtime(), stat.mtime_nsec(), stat.ctime(), stat.ctime_nsec())
-    };
+    let stamp =
+        |stat: &Metadata| (stat.size(), stat.mtime(), stat.mtime_nsec(), stat.ctime(), stat.ctime_nsec());
     if stamp(&after) != stamp(before) {
         return Err(at.changed("its size or time differs"));
     }
@@ -316,4 +315,181 @@ fn in_two_threads(
         let sha256: Sha256 = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         Ok(Fingerprint { sha256: Some(sha256), ..hasher.finish() })
     })
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests lay files")]
+mod tests {
+    use std::io::{Seek as _, SeekFrom, Write as _};
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::capture::walk::{Reading, observe};
+    use crate::id::{object_id, sha256};
+
+    fn options(digests: Digests, is_mapped: bool) -> Options {
+        Options::new(digests).reading(&Reading { is_mapped, cache: None })
+    }
+
+    /// Every way in which a file is read.
+    fn ways() -> [Options; 3] {
+        [options(Digests::Blake3, false), options(Digests::All, false), options(Digests::Blake3, true)]
+    }
+
+    /// More bytes than one core is given, which repeat nowhere near a piece's length.
+    fn large() -> Vec<u8> {
+        let size = PIECE * PIECES_A_CORE * rayon::current_num_threads() as u64 + PIECE / 2 + 7;
+        let mut block: u64 = 0;
+        let mut bytes = Vec::with_capacity(size as usize);
+        while (bytes.len() as u64) < size {
+            block += 1;
+            bytes.extend_from_slice(object_id(&block.to_le_bytes()).as_bytes());
+        }
+        bytes.truncate(size as usize);
+        bytes
+    }
+
+    #[test]
+    fn files_of_every_size_have_the_digests_of_their_bytes() {
+        let bytes = large();
+        let edges = [0, 1, 1024, BUFFER as u64, PIECE, TWO_THREADS, bytes.len() as u64 - PIECE / 2 - 7];
+        let sizes = edges.into_iter().flat_map(|edge| [edge.saturating_sub(1), edge, edge + 1]);
+        let sizes: std::collections::BTreeSet<usize> =
+            sizes.map(|size| size as usize).chain([bytes.len()]).collect();
+        let dir = tempfile::tempdir().unwrap();
+        for size in &sizes {
+            fs::write(dir.path().join(size.to_string()), &bytes[..*size]).unwrap();
+        }
+        for options in ways() {
+            let told = AtomicU64::new(0);
+            let add = |bytes| {
+                told.fetch_add(bytes, Ordering::Relaxed);
+            };
+            let tree = observe(dir.path(), &options, &add).unwrap();
+            assert_eq!(tree.files.len(), sizes.len());
+            for file in &tree.files {
+                let size: usize = std::str::from_utf8(&file.path).unwrap().parse().unwrap();
+                let part = &bytes[..size];
+                assert_eq!((file.size, file.blake3), (size as u64, object_id(part)), "{options:?}: {size}");
+                let wanted = (options.digests == Digests::All).then(|| sha256(part));
+                assert_eq!(file.sha256, wanted, "{options:?}: {size}");
+            }
+            assert_eq!(told.into_inner(), tree.bytes, "{options:?}");
+        }
+    }
+
+    #[test]
+    fn holes_count_as_the_zeros_that_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sparse");
+        let mut bytes = vec![0; large().len()];
+        let middle = bytes.len() / 2;
+        bytes[middle..middle + 4].copy_from_slice(b"here");
+        let mut file = File::create(&path).unwrap();
+        file.set_len(bytes.len() as u64).unwrap();
+        file.seek(SeekFrom::Start(middle as u64)).unwrap();
+        file.write_all(b"here").unwrap();
+        drop(file);
+        for options in ways() {
+            let tree = observe(&path, &options, &|_| {}).unwrap();
+            assert_eq!((tree.id, tree.bytes), (object_id(&bytes), bytes.len() as u64));
+        }
+    }
+
+    #[test]
+    fn of_thousands_of_files_each_has_its_own_digest() {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 0..3000u32 {
+            let folder = dir.path().join((n % 7).to_string());
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(n.to_string()), n.to_string().repeat(n as usize % 5)).unwrap();
+        }
+        let tree = observe(dir.path(), &options(Digests::All, false), &|_| {}).unwrap();
+        assert_eq!(tree.files.len(), 3000);
+        for file in &tree.files {
+            let n: u32 = std::str::from_utf8(&file.path[2..]).unwrap().parse().unwrap();
+            let bytes = n.to_string().repeat(n as usize % 5);
+            assert_eq!(file.blake3, object_id(bytes.as_bytes()));
+            assert_eq!(file.sha256, Some(sha256(bytes.as_bytes())));
+        }
+    }
+
+    /// What somebody does to a file while it is read; `keeps_length` where a mapping survives it.
+    struct Edit {
+        name: &'static str,
+        keeps_length: bool,
+        act: fn(&Path),
+    }
+
+    const EDITS: &[Edit] = &[
+        Edit {
+            name: "it grows",
+            keeps_length: true,
+            act: |path| {
+                fs::OpenOptions::new().append(true).open(path).unwrap().write_all(b"more").unwrap();
+            },
+        },
+        Edit {
+            name: "it shrinks",
+            keeps_length: false,
+            act: |path| fs::OpenOptions::new().write(true).open(path).unwrap().set_len(10).unwrap(),
+        },
+        Edit {
+            name: "another takes its place",
+            keeps_length: true,
+            act: |path| {
+                let other = path.with_extension("new");
+                fs::copy(path, &other).unwrap();
+                fs::rename(other, path).unwrap();
+            },
+        },
+        Edit {
+            name: "it is written to and its time is set back",
+            keeps_length: true,
+            act: |path| {
+                let mut file = fs::OpenOptions::new().write(true).open(path).unwrap();
+                let time = file.metadata().unwrap().modified().unwrap();
+                file.write_all(b"x").unwrap();
+                // The clocks of file systems are coarse; within one tick nobody could tell.
+                thread::sleep(std::time::Duration::from_millis(20));
+                file.set_modified(time).unwrap();
+            },
+        },
+        Edit { name: "it is removed", keeps_length: true, act: |path| fs::remove_file(path).unwrap() },
+    ];
+
+    #[test]
+    fn a_large_file_that_changes_while_it_is_read_is_named() {
+        let bytes = large();
+        for options in ways() {
+            for edit in EDITS.iter().filter(|edit| edit.keeps_length || !options.reading.is_mapped) {
+                let dir = tempfile::tempdir().unwrap();
+                let path = dir.path().join("data/large");
+                fs::create_dir(dir.path().join("data")).unwrap();
+                fs::write(&path, &bytes).unwrap();
+                let done = AtomicBool::new(false);
+                let result = observe(&dir.path().join("data"), &options, &|_| {
+                    if !done.swap(true, Ordering::Relaxed) {
+                        (edit.act)(&path);
+                    }
+                });
+                let name = edit.name;
+                assert!(
+                    matches!(&result, Err(Error::Changed { path: named, .. }) if *named == path),
+                    "{name}, {options:?}: {:?}",
+                    result.map(|tree| tree.id)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_says_it_is_empty_and_is_not_is_no_empty_file() {
+        // A file of the kernel's has no size until it is read.
+        let path = Path::new("/proc/self/status");
+        if path.exists() {
+            let seen = observe(path, &options(Digests::Blake3, false), &|_| {});
+            assert!(matches!(seen, Err(Error::Changed { .. })));
+        }
+    }
 }

@@ -471,6 +471,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     use super::*;
+    use crate::capture::hashing::BUFFER;
     use crate::id::sha256;
     use crate::model::content::{list, unescape};
 

@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use crate::durable::{self, Created, Durable, Found, Kind};
 use crate::id::{self, Digests, Fingerprint, Hasher, ObjectId, Prefix};
 
-pub use packs::{Batch, Checked, Mended, pack_place};
 use packs::Packs;
+pub use packs::{Batch, Checked, Mended, pack_place};
 
 /// The folder of objects.
 pub const OBJECTS: &str = "objects";

@@ -204,7 +204,10 @@ impl Store {
         for is_second in [false, true] {
             // Another process may have written a pack since they were listed.
             let packs = if is_second { self.packs.list()? } else { Arc::clone(&seen) };
-            for (name, shape) in packs.iter().filter(|(name, _)| !is_second || !seen.contains_key(name)) {
+            for (name, shape) in &*packs {
+                if is_second && seen.get(name) == Some(shape) {
+                    continue;
+                }
                 let found = match self.packs.slot(*name, *shape, id) {
                     Ok(None) => continue,
                     Ok(Some(slot)) => read(&slot),
@@ -290,7 +293,8 @@ impl Store {
     /// Gives a pack its name, also where something else stands there.
     fn publish_pack(&self, staged: crate::durable::Staged, name: ObjectId) -> Result<(), Error> {
         let place = pack_place(name);
-        if self.durable.stat(&place)?.is_some() && !self.check_pack(name, &|_| ()).is_ok_and(|it| it.is_sound())
+        if self.durable.stat(&place)?.is_some()
+            && !self.check_pack(name, &|_| ()).is_ok_and(|it| it.is_sound())
         {
             self.set_aside(&place, &format!("{name}.pack"))?;
             staged.replace(&place)?;
@@ -340,7 +344,9 @@ impl Store {
         for (name, shape) in &*self.packs.list()? {
             let (Some(shape), Some(file)) = (shape, self.packs.open(*name)?) else { continue };
             let rows = shape.from(&file, &key, &begins).map_err(|broken| said(*name, broken))?;
-            all.extend(rows.into_iter().map(|row| row.id).filter(|id| is_whole || prefix.matches(id.as_bytes())));
+            all.extend(
+                rows.into_iter().map(|row| row.id).filter(|id| is_whole || prefix.matches(id.as_bytes())),
+            );
         }
         Ok(all)
     }
@@ -398,11 +404,7 @@ impl Store {
     /// Copies packs of another store durably, as they are, and tells of each object that it has copied so.
     ///
     /// One that is not what its name says is left out; what is sound in it can be had object by object.
-    pub fn copy_packs_from(
-        &self,
-        other: &Self,
-        told: &mut dyn FnMut(ObjectId, u64),
-    ) -> Result<(), Error> {
+    pub fn copy_packs_from(&self, other: &Self, told: &mut dyn FnMut(ObjectId, u64)) -> Result<(), Error> {
         let here = self.packs.list()?;
         for name in other.packs()?.0 {
             if here.get(&name).is_some_and(Option::is_some) {
@@ -436,8 +438,11 @@ impl Store {
                 continue;
             }
             let kept = self.write_anew(name, &checked.sound, None)?;
-            let aside = Path::new(DAMAGED).join(format!("{name}.pack"));
-            self.durable.rename(&pack_place(name), &aside)?;
+            // Where no object was damaged, the pack that was written has the same name and stands there already.
+            if !self.check_pack(name, &|_| ())?.is_sound() {
+                let aside = Path::new(DAMAGED).join(format!("{name}.pack"));
+                self.durable.rename(&pack_place(name), &aside)?;
+            }
             let lost = checked.damaged.into_iter().map(|(id, _)| id).collect();
             mended.push(Mended { pack: name, kept, lost });
         }
