@@ -250,17 +250,25 @@ impl Source<'_> {
     }
 
     fn copy_objects(&self, store: &Store, report: &mut Report) -> Result<(), Error> {
-        let sizes = |entries: Vec<Entry>| -> BTreeMap<ObjectId, u64> {
-            let objects = entries.into_iter().filter_map(|entry| match entry {
+        let sizes = |store: &Store| -> Result<BTreeMap<ObjectId, u64>, store::Error> {
+            let loose = store.walk()?.into_iter().filter_map(|entry| match entry {
                 Entry::Object(id, size) => Some((id, size)),
                 Entry::Stray(_) => None,
             });
-            objects.collect()
+            Ok(loose.chain(store.packed()?).collect())
         };
-        let (here, there) = (sizes(self.ledger.store().walk()?), sizes(store.walk()?));
+        let before = sizes(store)?;
+        store.copy_packs_from(self.ledger.store(), &mut |id, size| {
+            if !before.contains_key(&id) {
+                report.copied += 1;
+                report.bytes += size;
+            }
+            (self.progress)(size);
+        })?;
+        let (here, there) = (sizes(self.ledger.store())?, sizes(store)?);
         let wanted = here.iter().filter(|(id, size)| there.get(id) != Some(size));
         let wanted: Vec<ObjectId> = wanted.map(|(id, _)| *id).collect();
-        report.kept = (here.len() - wanted.len()) as u64;
+        report.kept = (here.len() - wanted.len()) as u64 - report.copied;
         let mut told = |id: ObjectId, copied: Result<u64, store::Error>| match copied {
             Ok(size) => {
                 report.copied += 1;

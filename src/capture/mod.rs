@@ -1,12 +1,15 @@
 //! Observing what a run is made of and what came out: values only, never a ledger.
 //!
-//! `walk` sees files and directories, `code` a repository, `config` and `environment` what they are named
+//! `walk` sees files and directories, `hashing` reads them on all cores, `cache` keeps the digests of those that
+//! nobody touches, `code` a repository, `config` and `environment` what they are named
 //! for, `weights` a checkpoint directory, `results` the files of an evaluation. Nothing here opens a ledger,
 //! prints, or reads a clock.
 
+pub mod cache;
 pub mod code;
 pub mod config;
 pub mod environment;
+mod hashing;
 pub mod results;
 pub mod safetensors;
 mod shards;

@@ -31,6 +31,7 @@ mod ls;
 mod man;
 mod prompt;
 mod prove;
+mod reading;
 mod record;
 mod revoke;
 mod run;

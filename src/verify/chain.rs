@@ -196,6 +196,7 @@ impl Chain<'_> {
             }
             (
                 store::Error::Damaged { .. }
+                | store::Error::Pack { .. }
                 | store::Error::TooLarge { .. }
                 | store::Error::Disk(durable::Error::NotRegular { .. }),
                 _,

@@ -208,6 +208,8 @@ pub struct Request {
     pub as_of: Option<u64>,
     /// Whether trees are followed to their last node, and the log is folded again from its first statement.
     pub full: bool,
+    /// Whether large files are mapped into memory rather than read.
+    pub is_mapped: bool,
 }
 
 impl Request {
@@ -224,6 +226,7 @@ impl Request {
             trust: Vec::new(),
             as_of: None,
             full: false,
+            is_mapped: false,
         }
     }
 }

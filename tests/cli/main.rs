@@ -14,6 +14,7 @@ mod init;
 mod join;
 mod keep;
 mod keys;
+mod packs;
 mod plumbing;
 mod prove;
 mod questions;
