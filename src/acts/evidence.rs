@@ -8,15 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::capture::results;
-use crate::capture::walk::{self, Options, Root, Tree};
+use crate::capture::walk::{self, Options, Reading, Root, Tree};
 use crate::capture::weights::{self, Weights};
 use crate::id::{Digests, ObjectId};
 use crate::ledger::{Ledger, Outcome, Signer, StagedClaim};
-use crate::model::content::{self, escape};
+use crate::model::content;
 use crate::model::{
     self, About, Benchmark, Binding, Checkpoint, Dataset, Eval, Kind, Metric, Model, Name, Note, Private,
     TypedId,
 };
+use crate::store::Batch;
 
 use super::{Entropy, Error, count, draw, private_path, project_path, read_file, size};
 
@@ -67,6 +68,8 @@ pub struct CheckpointRequest<'a> {
     pub store: bool,
     /// A ledger-wide name.
     pub name: Option<Name>,
+    /// How its files are read.
+    pub reading: Reading,
 }
 
 /// A directory of weights as it was seen.
@@ -80,13 +83,17 @@ pub struct Subject {
     pub subset: walk::Subset,
 }
 
-/// Reads a directory of weights, and refuses one that is incomplete.
+/// Reads a directory of weights, all of it, and refuses one that is incomplete.
 pub fn observe_subject(
     path: &Path,
     digests: Digests,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Subject, Error> {
-    let tree = walk::observe(path, &Options::new(digests), progress)?;
+    subject_of(path, &Options::new(digests), progress)
+}
+
+fn subject_of(path: &Path, options: &Options, progress: &(dyn Fn(u64) + Sync)) -> Result<Subject, Error> {
+    let tree = walk::observe(path, options, progress)?;
     let weights = weights::observe(&tree, path)?;
     let problems: Vec<String> = weights.incomplete().map(ToString::to_string).collect();
     if !problems.is_empty() {
@@ -116,7 +123,8 @@ pub fn record_checkpoint(
     progress: &(dyn Fn(u64) + Sync),
     entropy: &mut Entropy<'_>,
 ) -> Result<Recorded, Error> {
-    let subject = observe_subject(request.path, Digests::All, progress)?;
+    let options = Options::new(Digests::All).reading(&request.reading);
+    let subject = subject_of(request.path, &options, progress)?;
     let start = match request.whose {
         Whose::Attempt(start) => Some(start),
         Whose::AttemptOrEarlier(start) => Some(writer_until(ledger, &subject.tree, start)?),
@@ -135,13 +143,7 @@ pub fn record_checkpoint(
         step: request.step.or(subject.weights.step),
         path: project_path(request.path, ledger.project()),
     };
-    let mut warnings: Vec<String> = subject.weights.problems.iter().map(ToString::to_string).collect();
-    warnings.extend(subject.weights.unsafe_pickles.iter().map(|path| {
-        format!(
-            "`{}` is a pickle: loading it can run any code; only its bytes are fingerprinted",
-            escape(path)
-        )
-    }));
+    let warnings = subject.weights.warnings();
     let encoded = model::encode(&record)?;
     let summary = describe(&record, &subject);
     let mut claim = StagedClaim::new(&record, &encoded).named(request.name.clone());
@@ -231,24 +233,36 @@ fn under_way(ledger: &Ledger, tree: &Tree, path: &Path, signer: &Signer<'_>) -> 
 
 /// Copies every file into the store, hashed while it is copied, and holds it to what was seen before.
 fn store_files(ledger: &Ledger, path: &Path, tree: &Tree) -> Result<(), Error> {
+    use std::io::Read as _;
     use std::os::unix::ffi::OsStrExt as _;
+    let store = ledger.store();
+    let mut batch = store.batch();
+    let mut there = BTreeSet::new();
     for file in &tree.files {
         let source = match tree.root {
             Root::Dir => path.join(std::ffi::OsStr::from_bytes(&file.path)),
             Root::File { .. } => path.to_owned(),
         };
-        if ledger.store().contains(file.blake3)? {
+        if !there.insert(file.blake3) || store.contains(file.blake3)? {
             continue;
         }
-        let mut reader = std::fs::File::open(&source)
-            .map_err(|error| Error::Read { path: source.clone(), source: error })?;
-        let stored = ledger.store().put_file(&mut reader)?;
-        if stored.blake3 != file.blake3 {
+        let (mut reader, _) = walk::open_regular(&source)?;
+        let stored = if file.size <= Batch::MAX_OBJECT as u64 {
+            let mut bytes = Vec::with_capacity(file.size as usize + 1);
+            reader
+                .take(file.size + 1)
+                .read_to_end(&mut bytes)
+                .map_err(|error| Error::Read { path: source.clone(), source: error })?;
+            batch.add(bytes)?
+        } else {
+            store.put_file(&mut reader)?.blake3
+        };
+        if stored != file.blake3 {
             let what = "its content is not what was fingerprinted";
             return Err(walk::Error::Changed { path: source, what }.into());
         }
     }
-    Ok(())
+    Ok(batch.finish()?)
 }
 
 /// An evaluation to record.
@@ -373,6 +387,8 @@ pub struct NamedContent<'a> {
     pub from: Vec<TypedId>,
     /// Copy the bytes into the store.
     pub store: bool,
+    /// How its files are read.
+    pub reading: Reading,
 }
 
 /// Records a dataset or model.
@@ -384,7 +400,7 @@ pub fn record_content(
     entropy: &mut Entropy<'_>,
 ) -> Result<Recorded, Error> {
     let digests = if request.kind == Kind::Model { Digests::All } else { Digests::Blake3 };
-    let tree = walk::observe(request.path, &Options::new(digests), progress)?;
+    let tree = walk::observe(request.path, &Options::new(digests).reading(&request.reading), progress)?;
     let content = if matches!(tree.root, Root::Dir) { Kind::Tree } else { Kind::Blob };
     let root = TypedId::new(content, tree.id);
     let summary = format!("{}, {}", count(tree.files.len() as u64, "file"), size(tree.bytes));

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::capture::code::{self, Observed};
 use crate::capture::config::{self, Value};
 use crate::capture::environment;
-use crate::capture::walk::{self, Options, Root};
+use crate::capture::walk::{self, Options, Reading, Root};
 use crate::id::{Digests, ObjectId, object_id, sha256};
 use crate::model::content::{What, escape};
 use crate::model::{
@@ -93,6 +93,8 @@ pub struct Request {
     pub machine: Machine,
     /// Read only what a start compares: config, code and lock file.
     pub compare_only: bool,
+    /// How data and base models are read.
+    pub reading: Reading,
 }
 
 /// One line of what was frozen, for people and for the manifest.
@@ -463,7 +465,8 @@ fn read_content(
     inputs: &mut Inputs,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<(TypedId, String), Error> {
-    let tree = walk::observe(path, &Options::new(Digests::Blake3), progress)?;
+    let options = Options::new(Digests::Blake3).reading(&request.reading);
+    let tree = walk::observe(path, &options, progress)?;
     let kind = match tree.root {
         Root::File { .. } => Kind::Blob,
         Root::Dir => Kind::Tree,

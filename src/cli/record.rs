@@ -14,6 +14,7 @@ use super::attempt::{is_higher_rank, parse};
 use super::error::Failure;
 use super::freeze::{parse_name, run_of};
 use super::gaps;
+use super::reading;
 use super::settings::Context;
 use super::ui::{Answer, Exit};
 
@@ -68,6 +69,8 @@ struct CheckpointArgs {
     /// Copy the bytes into the ledger
     #[arg(long)]
     store: bool,
+    #[command(flatten)]
+    reading: reading::Flags,
 }
 
 /// Record the results of an evaluation that ran elsewhere
@@ -114,6 +117,8 @@ struct ContentArgs {
     /// Copy the bytes into the ledger
     #[arg(long)]
     store: bool,
+    #[command(flatten)]
+    reading: reading::Flags,
 }
 
 /// Record a remark about anything in the ledger
@@ -199,6 +204,7 @@ fn checkpoint(args: &CheckpointArgs, ledger: &mut Ledger, context: &Context) -> 
         parent,
         store: args.store,
         name: name.clone(),
+        reading: context.reading(args.reading),
     };
     let recorded = record_checkpoint(ledger, &request, context)?;
     if let Some(name) = &name {
@@ -238,7 +244,9 @@ pub(super) fn checkpoint_of_attempt(
     context: &Context,
 ) -> Result<TypedId, Failure> {
     let whose = Whose::AttemptOrEarlier(start);
-    let request = CheckpointRequest { path, whose, step: None, parent: None, store: false, name: None };
+    let reading = context.reading(reading::Flags::default());
+    let request =
+        CheckpointRequest { path, whose, step: None, parent: None, store: false, name: None, reading };
     let recorded = record_checkpoint(ledger, &request, context)?;
     Ok(tell(&recorded, context))
 }
@@ -348,6 +356,7 @@ fn named(
         about,
         from,
         store: args.store,
+        reading: context.reading(args.reading),
     };
     let key = context.key_file()?;
     let mut entropy = context.entropy()?;

@@ -53,6 +53,10 @@ pub(super) struct Args {
     /// Fold the whole log again and follow every tree
     #[arg(long)]
     full: bool,
+    /// Map large files instead of reading them, where BLAKE3 alone is made; one that is cut off meanwhile ends this
+    /// command
+    #[arg(long, hide_short_help = true)]
+    mmap: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -93,6 +97,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
         trust: trust.ledgers,
         as_of: args.as_of,
         full: args.full,
+        is_mapped: args.mmap,
         ..Request::new(subject(&args.subject, &ledger, context)?)
     };
     let progress = context.ui.progress("hashed", None);

@@ -211,6 +211,8 @@ pub struct Request {
     pub as_of: Option<u64>,
     /// Whether trees are followed to their last node, and the log is folded again from its first statement.
     pub full: bool,
+    /// Whether large files are mapped into memory rather than read.
+    pub is_mapped: bool,
 }
 
 impl Request {
@@ -228,6 +230,7 @@ impl Request {
             trust: Vec::new(),
             as_of: None,
             full: false,
+            is_mapped: false,
         }
     }
 }
@@ -235,7 +238,7 @@ impl Request {
 /// Verifies a subject; `progress` is told of bytes as they are read, from several threads.
 pub fn verify(ledger: &Ledger, request: &Request, progress: &(dyn Fn(u64) + Sync)) -> Result<Report, Error> {
     let mut report = Report::default();
-    let known = ledger.head().head().size;
+    let known = ledger.places();
     let size = request.as_of.map_or(known, |size| size.min(known));
     match &request.subject {
         Subject::Path(path) => bytes::check(ledger, request, path, size, progress, &mut report)?,

@@ -1,10 +1,13 @@
-//! Objects by id: one immutable file for each, under the BLAKE3 of its bytes.
+//! Objects by id: immutable bytes under their BLAKE3.
 //!
 //! The store knows bytes, not records: what an object means and whether something still needs it is decided
 //! elsewhere. Nothing is believed because it lies at the right place: whatever is read is hashed again.
 //!
-//! An object is `objects/ab/cdef..`, its id's hex with a slash after two digits. `packs/` is reserved for
-//! files that hold many small objects; `damaged/` keeps what stood at an object's place and was not it.
+//! An object is `objects/ab/cdef..`, its id's hex with a slash after two digits, or one of many small ones in a
+//! pack, see `packs.rs`; `damaged/` keeps what stood at an object's or pack's place and was not it.
+
+mod pack;
+mod packs;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,9 +18,12 @@ use std::path::{Path, PathBuf};
 use crate::durable::{self, Created, Durable, Found, Kind};
 use crate::id::{self, Digests, Fingerprint, Hasher, ObjectId, Prefix};
 
+use packs::Packs;
+pub use packs::{Batch, Checked, Mended, pack_place};
+
 /// The folder of objects.
 pub const OBJECTS: &str = "objects";
-/// The folder of packs, which nothing writes yet.
+/// The folder of packs.
 pub const PACKS: &str = "packs";
 /// The folder of files that were not what their name says.
 pub const DAMAGED: &str = "damaged";
@@ -57,6 +63,14 @@ pub enum Error {
         /// What is allowed.
         cap: usize,
     },
+    /// A pack that may hold the object is not what its name says.
+    #[error("`{}` is damaged: {what}", path.display())]
+    Pack {
+        /// The pack, relative to the ledger.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
     /// The bytes to be stored, or those of an object, could not be read.
     #[error("cannot read the bytes to copy")]
     Read(#[source] io::Error),
@@ -81,12 +95,13 @@ pub enum Entry {
 #[derive(Clone, Debug)]
 pub struct Store {
     durable: Durable,
+    packs: Packs,
 }
 
 impl Store {
     /// Takes the ledger's directory; nothing is read or written yet.
     pub fn new(durable: Durable) -> Self {
-        Self { durable }
+        Self { packs: Packs::new(durable.clone()), durable }
     }
 
     /// Stores an object durably and returns its id. Storing it again is harmless.
@@ -105,7 +120,16 @@ impl Store {
 
     fn put_hashed(&self, objects: &[(ObjectId, &[u8])]) -> Result<(), Error> {
         // Given twice, an object is written once.
-        let objects: BTreeMap<ObjectId, &[u8]> = objects.iter().copied().collect();
+        let mut objects: BTreeMap<ObjectId, &[u8]> = objects.iter().copied().collect();
+        self.drop_packed(&mut objects)?;
+        let packed = self.to_be_packed(&objects)?;
+        objects.retain(|id, _| packed.binary_search_by_key(id, |(id, _)| *id).is_err());
+        self.put_packed(&packed)?;
+        self.put_loose(&objects)
+    }
+
+    /// Stores each object as a file of its own.
+    fn put_loose(&self, objects: &BTreeMap<ObjectId, &[u8]>) -> Result<(), Error> {
         let items: Vec<_> = objects.iter().map(|(id, bytes)| (place(*id), *bytes)).collect();
         let created = self.durable.create_many(&items, Kind::Immutable)?;
         for ((id, bytes), created) in objects.iter().zip(created) {
@@ -171,8 +195,8 @@ impl Store {
         held: &mut Vec<(ObjectId, Vec<u8>)>,
         told: &mut dyn FnMut(ObjectId, Result<u64, Error>),
     ) -> Result<(), Error> {
-        let objects: Vec<_> = held.iter().map(|(id, bytes)| (*id, bytes.as_slice())).collect();
-        self.put_hashed(&objects)?;
+        // What lies in packs is copied pack by pack, and what lies loose stays loose.
+        self.put_loose(&held.iter().map(|(id, bytes)| (*id, bytes.as_slice())).collect())?;
         held.drain(..).for_each(|(id, bytes)| told(id, Ok(bytes.len() as u64)));
         Ok(())
     }
@@ -224,22 +248,26 @@ impl Store {
     }
 
     /// Keeps what lies at an object's place, before that is replaced.
-    ///
-    /// A file is copied rather than moved, so that a sound object that somebody else has just put there is
-    /// never missing. The copy's name holds both ids, so that repeating this adds nothing.
     fn keep_damaged(&self, id: ObjectId) -> Result<(), Error> {
-        let place = place(id);
-        match self.durable.open(&place) {
+        self.set_aside(&place(id), &id.to_hex())
+    }
+
+    /// Keeps what lies at a place, before that is replaced.
+    ///
+    /// A file is copied rather than moved, so that a sound one that somebody else has just put there is never
+    /// missing. The copy's name holds both ids, so that repeating this adds nothing.
+    fn set_aside(&self, place: &Path, name: &str) -> Result<(), Error> {
+        match self.durable.open(place) {
             Ok(None) => Ok(()),
             Ok(Some(mut file)) => {
                 let mut staged = self.durable.stage(Kind::Immutable)?;
                 let print = copy(&mut file, Digests::Blake3, |chunk| Ok(staged.append(chunk)?))?;
-                let _ = staged.publish(&Path::new(DAMAGED).join(format!("{id}.{}", print.blake3)))?;
+                let _ = staged.publish(&Path::new(DAMAGED).join(format!("{name}.{}", print.blake3)))?;
                 Ok(())
             }
             // A symlink, a FIFO, a directory, or a file that we may not read.
             Err(durable::Error::NotRegular { .. } | durable::Error::NotReadable { .. }) => {
-                Ok(self.durable.rename(&place, &Path::new(DAMAGED).join(format!("{id}.other")))?)
+                Ok(self.durable.rename(place, &Path::new(DAMAGED).join(format!("{name}.other")))?)
             }
             Err(error) => Err(error.into()),
         }
@@ -247,6 +275,11 @@ impl Store {
 
     /// Returns an object of at most `cap` bytes, hashed again.
     pub fn get(&self, id: ObjectId, cap: usize) -> Result<Vec<u8>, Error> {
+        let loose = self.get_loose(id, cap);
+        self.or_packed(id, loose, &mut |slot| slot.read(cap))
+    }
+
+    fn get_loose(&self, id: ObjectId, cap: usize) -> Result<Vec<u8>, Error> {
         match self.durable.read(&place(id), cap) {
             Ok(None) => Err(Error::Missing { id }),
             Ok(Some(bytes)) => match id::object_id(&bytes) {
@@ -263,6 +296,19 @@ impl Store {
     /// Whether the bytes are the object's is known at the end only: after an error, what was written is to be
     /// thrown away.
     pub fn copy_to(&self, id: ObjectId, writer: &mut dyn Write) -> Result<u64, Error> {
+        match self.copy_loose(id, writer) {
+            // What is in a pack is small, and hashed before it is written.
+            loose @ Err(Error::Missing { .. }) => self.or_packed(id, loose, &mut |slot| {
+                let bytes = slot.read(CHUNK)?;
+                writer.write_all(&bytes).map_err(Error::Write)?;
+                Ok(bytes.len() as u64)
+            }),
+            loose => loose,
+        }
+    }
+
+    /// Copies an object that has a file of its own, as [`copy_to`](Self::copy_to) does.
+    pub fn copy_loose(&self, id: ObjectId, writer: &mut dyn Write) -> Result<u64, Error> {
         let mut file = self.durable.open(&place(id))?.ok_or(Error::Missing { id })?;
         let print = copy(&mut file, Digests::Blake3, |chunk| writer.write_all(chunk).map_err(Error::Write))?;
         match print.blake3 {
@@ -271,37 +317,44 @@ impl Store {
         }
     }
 
-    /// Returns whether a file lies at the object's place, without looking into it.
+    /// Returns whether there is an object of that id, without looking into it.
     pub fn contains(&self, id: ObjectId) -> Result<bool, Error> {
-        Ok(self.durable.stat(&place(id))?.is_some_and(|meta| meta.found == Found::File))
-    }
-
-    /// Returns the size of the file at the object's place, without looking into it.
-    pub fn size(&self, id: ObjectId) -> Result<u64, Error> {
-        match self.durable.stat(&place(id))? {
-            Some(meta) if meta.found == Found::File => Ok(meta.size),
-            _ => Err(Error::Missing { id }),
+        match self.size(id) {
+            Ok(_) => Ok(true),
+            Err(Error::Missing { .. } | Error::Pack { .. }) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
-    /// Drops an object's bytes durably; a missing one is fine.
+    /// Returns the size that an object must have, without looking into it.
+    pub fn size(&self, id: ObjectId) -> Result<u64, Error> {
+        let loose = match self.durable.stat(&place(id))? {
+            Some(meta) if meta.found == Found::File => Ok(meta.size),
+            _ => Err(Error::Missing { id }),
+        };
+        self.or_packed(id, loose, &mut |slot| Ok(slot.size()))
+    }
+
+    /// Drops an object's bytes durably, wherever they lie; a missing one is fine.
     pub fn remove(&self, id: ObjectId) -> Result<(), Error> {
         let place = place(id);
         if self.durable.stat(&place)?.is_some() {
             self.durable.remove(&place)?;
             self.durable.sync_dir(place.parent().unwrap_or(Path::new(OBJECTS)))?;
         }
-        Ok(())
+        self.remove_packed(id)
     }
 
     /// Lists the ids of all objects in order, without looking into them. Strays are left out.
     pub fn ids(&self) -> Result<Vec<ObjectId>, Error> {
-        let mut ids = Vec::new();
+        let mut ids: Vec<ObjectId> = self.packed()?.into_iter().map(|(id, _)| id).collect();
         for folder in self.durable.list(Path::new(OBJECTS))? {
             if folder.is_dir && fan_out(&folder.name).is_some() {
                 ids.extend(self.ids_in(&folder.name)?);
             }
         }
+        ids.sort_unstable();
+        ids.dedup();
         Ok(ids)
     }
 
@@ -329,10 +382,13 @@ impl Store {
         Ok(entries)
     }
 
-    /// Lists the objects whose id begins with `prefix`, from the one folder where they can be.
+    /// Lists the objects whose id begins with `prefix`, from the folder and the packs where they can be.
     pub fn matching(&self, prefix: &Prefix) -> Result<Vec<ObjectId>, Error> {
         let mut ids = self.ids_in(OsStr::new(&prefix.as_str()[..2]))?;
         ids.retain(|id| prefix.matches(id.as_bytes()));
+        ids.extend(self.packed_matching(prefix)?);
+        ids.sort_unstable();
+        ids.dedup();
         Ok(ids)
     }
 
@@ -389,270 +445,4 @@ fn copy(
 }
 
 #[cfg(test)]
-mod tests {
-    #![expect(clippy::disallowed_methods, reason = "tests lay files")]
-
-    use std::fs;
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::durable::fault::{Fault, FaultDisk, Loss};
-    use crate::durable::{Disk, RealDisk};
-
-    fn store_on(disk: Arc<dyn Disk>, root: &Path) -> Store {
-        Store::new(Durable::new(disk, root, false))
-    }
-
-    fn store(root: &Path) -> Store {
-        store_on(Arc::new(RealDisk), root)
-    }
-
-    fn lay(root: &Path, rel: &Path, bytes: &[u8]) {
-        let path = root.join(rel);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
-    }
-
-    #[test]
-    fn what_is_put_can_be_had_and_its_place_is_its_b3sum() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = store(dir.path());
-        let id = store.put(b"").unwrap();
-        let place = "objects/af/1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
-        assert_eq!(fs::read(dir.path().join(place)).unwrap(), b"");
-        assert_eq!(store.get(id, 0).unwrap(), b"");
-        let ids = store.put_many(&["a", "b", "a"]).unwrap();
-        assert_eq!(ids[0], ids[2]);
-        assert_eq!(store.get(ids[1], 1).unwrap(), b"b");
-        assert_eq!(store.ids().unwrap().len(), 3);
-        assert_eq!(fs::read_dir(dir.path().join("tmp")).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn a_missing_or_large_object_is_not_had() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = store(dir.path());
-        let absent = id::object_id(b"absent");
-        assert!(matches!(store.get(absent, 9), Err(Error::Missing { id }) if id == absent));
-        assert!(matches!(store.copy_to(absent, &mut Vec::new()), Err(Error::Missing { .. })));
-        assert!(matches!(store.size(absent), Err(Error::Missing { .. })));
-        assert!(!store.contains(absent).unwrap());
-        let id = store.put(b"four").unwrap();
-        assert!(matches!(store.get(id, 3), Err(Error::TooLarge { size: 4, cap: 3, .. })));
-        assert_eq!((store.contains(id).unwrap(), store.size(id).unwrap()), (true, 4));
-    }
-
-    #[test]
-    fn every_flipped_byte_is_found_on_reading() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = store(dir.path());
-        let good = b"weights".to_vec();
-        let id = id::object_id(&good);
-        for at in 0..good.len() {
-            let mut bad = good.clone();
-            bad[at] ^= 1;
-            lay(dir.path(), &place(id), &bad);
-            let is_named =
-                |error| matches!(error, Error::Damaged { found, .. } if found == id::object_id(&bad));
-            assert!(is_named(store.get(id, 99).unwrap_err()));
-            assert!(is_named(store.copy_to(id, &mut Vec::new()).unwrap_err()));
-        }
-    }
-
-    #[test]
-    fn a_damaged_object_is_set_aside_when_the_right_one_is_put() {
-        type Put = fn(&Store) -> ObjectId;
-        let puts: [Put; 2] = [
-            |store| store.put(b"right").unwrap(),
-            |store| store.put_file(&mut &b"right"[..]).unwrap().blake3,
-        ];
-        let id = id::object_id(b"right");
-        for put in puts {
-            for bad in [&b"wrong"[..], b"short", b"longer than it", b""] {
-                let dir = tempfile::tempdir().unwrap();
-                let store = store(dir.path());
-                lay(dir.path(), &place(id), bad);
-                assert_eq!(put(&store), id);
-                assert_eq!(store.get(id, 9).unwrap(), b"right");
-                let kept = dir.path().join(DAMAGED).join(format!("{id}.{}", id::object_id(bad)));
-                assert_eq!(fs::read(kept).unwrap(), bad);
-                // A sound object is left alone.
-                assert_eq!(put(&store), id);
-                assert_eq!(fs::read_dir(dir.path().join(DAMAGED)).unwrap().count(), 1);
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_not_a_file_is_neither_followed_nor_kept() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = store(dir.path());
-        let id = id::object_id(b"right");
-        let path = dir.path().join(place(id));
-        lay(dir.path(), Path::new("elsewhere"), b"right");
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let plants: [fn(&Path); 3] = [
-            |path| std::os::unix::fs::symlink("../../elsewhere", path).unwrap(),
-            |path| {
-                let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-                rustix::fs::mkfifoat(rustix::fs::CWD, path, mode).unwrap();
-            },
-            |path| fs::create_dir(path).unwrap(),
-        ];
-        for plant in plants {
-            plant(&path);
-            assert!(!store.contains(id).unwrap());
-            assert!(matches!(store.get(id, 9), Err(Error::Disk(durable::Error::NotRegular { .. }))));
-            assert_eq!(store.put(b"right").unwrap(), id);
-            assert_eq!(store.get(id, 9).unwrap(), b"right");
-            fs::remove_file(&path).unwrap();
-            let aside = dir.path().join(DAMAGED).join(format!("{id}.other"));
-            if fs::remove_file(&aside).is_err() {
-                fs::remove_dir(&aside).unwrap();
-            }
-        }
-    }
-
-    #[test]
-    fn a_stream_is_stored_as_it_was_hashed() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = store(dir.path());
-        for size in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK] {
-            let bytes = vec![7; size];
-            let print = store.put_file(&mut bytes.as_slice()).unwrap();
-            assert_eq!((print.blake3, print.size), (id::object_id(&bytes), size as u64));
-            assert_eq!(print.sha256, Some(id::sha256(&bytes)));
-            let mut copy = Vec::new();
-            assert_eq!(store.copy_to(print.blake3, &mut copy).unwrap(), size as u64);
-            assert_eq!(copy, bytes);
-        }
-    }
-
-    #[test]
-    fn only_sound_objects_are_copied_and_a_torn_copy_is_mended() {
-        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let (source, target) = (store(from.path()), store(to.path()));
-        let mut objects: Vec<Vec<u8>> = (0..300u32).map(|n| n.to_le_bytes().to_vec()).collect();
-        objects.push(vec![1; CHUNK + 1]);
-        objects.push(vec![2; CHUNK + 1]);
-        let ids = source.put_many(&objects).unwrap();
-        let (small, large, absent) = (ids[0], ids[301], id::object_id(b"absent"));
-        for (id, bad) in [(small, vec![9; 4]), (large, vec![3; CHUNK + 1])] {
-            fs::remove_file(from.path().join(place(id))).unwrap();
-            lay(from.path(), &place(id), &bad);
-        }
-        lay(to.path(), &place(ids[1]), b"torn");
-        lay(to.path(), &place(ids[300]), b"torn");
-        let wanted: Vec<ObjectId> = ids.iter().copied().chain([absent]).collect();
-        let mut told = Vec::new();
-        target.copy_from(&source, &wanted, &mut |id, copied| told.push((id, copied))).unwrap();
-        assert_eq!(told.len(), wanted.len());
-        for (id, copied) in told {
-            if id == small || id == large {
-                assert!(matches!(copied, Err(Error::Damaged { .. })));
-                assert!(!target.contains(id).unwrap());
-            } else if id == absent {
-                assert!(matches!(copied, Err(Error::Missing { .. })));
-            } else {
-                assert_eq!(target.get(id, 2 * CHUNK).unwrap().len() as u64, copied.unwrap());
-            }
-        }
-        assert_eq!(target.ids().unwrap().len(), 300);
-        assert_eq!(fs::read_dir(to.path().join("tmp")).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn strays_are_told_apart_and_do_not_become_ids() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = store(dir.path());
-        let id = store.put(b"x").unwrap();
-        let hex = id.to_hex();
-        let strays = ["objects/README", "objects/ab/short", "objects/zz/x"];
-        for stray in strays {
-            lay(dir.path(), Path::new(stray), b"");
-        }
-        let upper = format!("objects/{}/{}", &hex[..2], hex[2..].to_uppercase());
-        lay(dir.path(), Path::new(&upper), b"");
-        assert_eq!(store.ids().unwrap(), [id]);
-        let walked = store.walk().unwrap();
-        assert!(walked.contains(&Entry::Object(id, 1)));
-        for stray in ["objects/README", "objects/ab/short", "objects/zz", &upper] {
-            assert!(walked.contains(&Entry::Stray(stray.into())), "{stray}");
-        }
-        assert_eq!(walked.len(), 5);
-    }
-
-    #[test]
-    fn a_prefix_names_what_begins_with_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = store(dir.path());
-        let id = store.put(b"x").unwrap();
-        let near = format!("objects/{}/{}{}", &id.to_hex()[..2], &id.to_hex()[2..6], "0".repeat(58));
-        lay(dir.path(), Path::new(&near), b"");
-        let find = |len: usize| store.matching(&Prefix::parse(&id.to_hex()[..len]).unwrap()).unwrap();
-        assert_eq!(find(6).len(), 2);
-        assert_eq!(find(64), [id]);
-        assert_eq!(store.matching(&Prefix::parse("000000").unwrap()).unwrap(), []);
-    }
-
-    #[test]
-    fn a_removed_object_is_gone_and_may_be_removed_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = store(dir.path());
-        let id = store.put(b"x").unwrap();
-        store.remove(id).unwrap();
-        assert!(!store.contains(id).unwrap());
-        store.remove(id).unwrap();
-    }
-
-    /// Puts single objects, many, a stream and one over a damaged place; returns what was acknowledged.
-    fn put_everything(store: &Store) -> Vec<ObjectId> {
-        let mut acknowledged = Vec::new();
-        acknowledged.extend(store.put(b"one"));
-        acknowledged.extend(store.put_many(&["one", "two", "three", "two"]).unwrap_or_default());
-        acknowledged.extend(store.put_file(&mut &b"stream"[..]).map(|print| print.blake3));
-        acknowledged.extend(store.put(b"damaged"));
-        acknowledged
-    }
-
-    #[test]
-    fn no_crash_loses_an_acknowledged_object_or_shows_half_of_one() {
-        let damaged = id::object_id(b"damaged");
-        let prepare = || {
-            let dir = tempfile::tempdir().unwrap();
-            lay(dir.path(), &place(damaged), b"torn");
-            dir
-        };
-        let dir = prepare();
-        let disk = Arc::new(FaultDisk::counting(dir.path()));
-        assert_eq!(put_everything(&store_on(disk.clone(), dir.path())).len(), 7);
-        let operations = disk.operations();
-        for (at, operation) in operations.iter().enumerate() {
-            for fault in [Fault::Stop, Fault::StopAfter, Fault::Misreport] {
-                for loss in [Loss::Nothing, Loss::Content, Loss::Names] {
-                    let dir = prepare();
-                    let disk = Arc::new(FaultDisk::failing(dir.path(), at, fault));
-                    let acknowledged = put_everything(&store_on(disk.clone(), dir.path()));
-                    disk.cut_power(loss).unwrap();
-                    let store = store_on(Arc::new(FaultDisk::counting(dir.path())), dir.path());
-                    for id in acknowledged {
-                        let got = store.get(id, 99).map(|_| ());
-                        assert!(got.is_ok(), "{at} {operation}, {fault:?}, {loss:?}: {got:?}");
-                    }
-                    for entry in store.walk().unwrap() {
-                        match entry {
-                            // Until it is replaced, the torn one stays as it was found.
-                            Entry::Object(id, 4) if id == damaged => {}
-                            // A name without content may stay where nothing was acknowledged.
-                            Entry::Object(..) if loss == Loss::Content => {}
-                            Entry::Object(id, _) => assert!(store.get(id, 99).is_ok(), "{at} {operation}"),
-                            Entry::Stray(path) => panic!("{at} {operation}: {}", path.display()),
-                        }
-                    }
-                    // The same work again succeeds whatever was left.
-                    assert_eq!(put_everything(&store).len(), 7, "{at} {operation}");
-                }
-            }
-        }
-    }
-}
+mod tests;
