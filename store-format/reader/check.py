@@ -98,7 +98,7 @@ class Ledger:
             for path in self.files("log/heads/**/*", r"log/heads(/x[0-9]{3})*/[0-9]{3}"):
                 with self.at(path):
                     content, extends = self.read(path, 17 << 20), log.number_of(path[9:])
-                    log.check_commit(content, extends, head, self.tree.leaves, self.fold)
+                    log.check_commit(content, extends, self.tree.leaves, self.fold)
         if self.fold:
             require(head.origin == f"lineage-ledger/{self.fold.ledger.hex()}" and self.fold.state.keys,
                     "the log does not begin with the genesis of the ledger that it names")
