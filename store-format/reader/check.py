@@ -144,7 +144,7 @@ class Ledger:
         """A pack of objects (packs.md). One that also lies elsewhere is good if any copy of it is."""
         number, index = (int.from_bytes(content[at:at + 8], "big") for at in (-48, -40))
         size = index + 48 * number + 32 * -(-number // 84) + 48
-        require(content[:16] == b"ledger-pack/1\n\n\n" and len(content) == size, "it has not the form of a pack")
+        require(content[:16] == b"ledger-pack/1\n\n\n" and len(content) == size, "it is no pack")
         damaged = 0
         for row in (index + 48 * at + 32 * (at // 84) for at in range(number)):
             identity = content[row:row + 32]
