@@ -118,7 +118,10 @@ def sort_of(path: str) -> str:
 def damages(files: dict):
     """(path, what was done to it, the files as they lie then)."""
     for path, content in files.items():
-        for where, at in (("first", 0), ("middle", len(content) // 2), ("last", len(content) - 1)):
+        places = {"first": 0, "middle": len(content) // 2, "last": len(content) - 1}
+        if path.startswith("log/heads/"):  # the field before `statements` is the receipt
+            places["receipt's last"] = content.index(b"jstatements") - 1
+        for where, at in places.items():
             if content:
                 flipped = bytes([content[at] ^ 1])
                 yield path, f"{where} byte flipped", {path: content[:at] + flipped + content[at + 1:]}
@@ -185,7 +188,7 @@ def files_of(root: Path) -> dict:
 
 # No damage, but one more statement in the golden ledger, whole and under a signed head. What is accepted of it must be true,
 # and what must not be accepted asks for nothing: those of the second list name an object that is nowhere.
-TRUE = {"what": "note", "key": 1, "claim": {}, "record": {}, "flip": 0}
+TRUE = {"what": "note", "key": 1, "claim": {}, "record": {}, "flip": 0, "log": 2, "origin": None}
 LIES = {
     "a note": {},
     "a note whose object has another size": {"claim": {"size": 7}},
@@ -196,6 +199,8 @@ LIES = {
     "a note that is not of version 1": {"record": {"v": 2}},
     "a note with a field too many": {"record": {"more": 1}},
     "a note in which a field has the wrong type": {"record": {"text": 1}},
+    "a head that names another ledger": {"origin": "lineage-ledger/" + "6" * 64},
+    "a head by a key that may not sign one": {"log": 1},
     "a note whose object is nowhere": {"claim": {"object": b"\3" * 32}},
 }
 REFUSED = {
@@ -215,7 +220,7 @@ def ledger_with(lie: dict, project: Path):
     (root / "format").write_text("ledger-format/1\nshared no\n")
     entries = parts_of("entries", (root / "log/tile/entries/000.p/7").read_bytes(), 7)
     tree = Tree(map(leaf_hash, entries))
-    author, log = (Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in (lie["key"], 2))
+    author, log = (Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in (lie["key"], lie["log"]))
     ids = [key_id(key.public_key().public_bytes_raw()) for key in (author, log)]
     subject = next(path for path in sorted((root / "objects").glob("*/*")) if b"dkindcend" in path.read_bytes())
     subject = ["end", bytes.fromhex(subject.parent.name + subject.name)]
@@ -238,7 +243,7 @@ def ledger_with(lie: dict, project: Path):
     tree.leaves.append(leaf_hash(entries[-1]))
     (root / "log/tile/0/000.p/8").write_bytes(b"".join(tree.leaves))
     (root / "log/tile/entries/000.p/8").write_bytes(b"".join(struct.pack(">H", len(entry)) + entry for entry in entries))
-    origin = f"lineage-ledger/{tree.leaves[0].hex()}"
+    origin = lie["origin"] or f"lineage-ledger/{tree.leaves[0].hex()}"
     note = f"{origin}\n8\n{base64.b64encode(tree.root(8)).decode()}\n"
     stamp = sha256(origin.encode(), b"\n\1", log.public_key().public_bytes_raw())[:4] + log.sign(note.encode())
     (root / "log/checkpoint").write_text(f"{note}\n\u2014 {origin} {base64.b64encode(stamp).decode()}\n")

@@ -71,6 +71,9 @@ class Ledger:
                 content = self.read(path)
                 require(object_id(content) == identity, "its bytes have another id")
                 self.objects[identity] = content
+        for path in self.files("packs/*", "packs/[0-9a-f]{64}"):
+            with self.at(path):
+                self.check_pack(self.read(path), path[6:])
         if self.fold:
             self.check_claims()
             if self.fold.state.rules > 1:
@@ -98,7 +101,7 @@ class Ledger:
             for path in self.files("log/heads/**/*", r"log/heads(/x[0-9]{3})*/[0-9]{3}"):
                 with self.at(path):
                     content, extends = self.read(path, 17 << 20), log.number_of(path[9:])
-                    log.check_commit(content, extends, head, self.tree.leaves, self.fold)
+                    log.check_commit(content, extends, self.tree.leaves, self.fold)
         if self.fold:
             require(head.origin == f"lineage-ledger/{self.fold.ledger.hex()}" and self.fold.state.keys,
                     "the log does not begin with the genesis of the ledger that it names")
@@ -136,6 +139,24 @@ class Ledger:
                     self.find(f"statement {index}", "it is not the statement that the head covers")
                 require(path in bundles or not wrong, "it is not what the head covers")
                 require(len(places) == width or commit_waits, "it is beyond the head, and no commit waits")
+
+    def check_pack(self, content, name):
+        """A pack of objects (packs.md). One that also lies elsewhere is good if any copy of it is."""
+        number, index = (int.from_bytes(content[at:at + 8], "big") for at in (-48, -40))
+        size = index + 48 * number + 32 * -(-number // 84) + 48
+        require(content[:16] == b"ledger-pack/1\n\n\n" and len(content) == size, "it is no pack")
+        damaged = 0
+        for row in (index + 48 * at + 32 * (at // 84) for at in range(number)):
+            identity = content[row:row + 32]
+            begin, size = (int.from_bytes(content[row + at:row + at + 8], "big") for at in (32, 40))
+            if object_id(content[begin:begin + size]) == identity:
+                self.objects[identity] = content[begin:begin + size]
+            else:
+                damaged += 1
+                self.objects.setdefault(identity)
+                self.find(f"packs/{name}: {identity.hex()}", "its bytes have another id")
+        sound = name == content[-32:].hex() == object_id(content[:-32]).hex()
+        require(damaged or sound, "it is not the pack of its name")
 
     def check_claims(self):
         """Follows every accepted claim to its object and its links, and these to all that they refer to."""

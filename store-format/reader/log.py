@@ -70,7 +70,7 @@ def signers_of(head, log_keys):
     require(found, "no signature is by a key that may sign for this log")
     return found
 
-def check_commit(content, extends, published, leaves, fold):
+def check_commit(content, extends, leaves, fold):
     """A head file against the log of these leaves; `fold` is None where they could not be folded."""
     commit = decode(content, limit=17 << 20)
     require(fits(HEAD_FILE, commit) and commit["extends"] == extends, "not a head file of this size")
@@ -79,7 +79,7 @@ def check_commit(content, extends, published, leaves, fold):
     size, signature = extends + len(batch), commit["receipt"][-64:]
     require(extends >= len(leaves) or batch == leaves[extends:size], "its statements are not in the log")
     tree = Tree(leaves[:extends] + batch)
-    require(extends > len(leaves) or head[:3] == (published.origin, size, tree.root(size)),
+    require(extends > len(leaves) or head[:3] == (f"lineage-ledger/{leaves[0].hex()}", size, tree.root(size)),
             "its head is not one of this log")
     if fold and size <= len(leaves):
         # All of a receipt but its signature follows from the key, so it is built anew and compared.
