@@ -1,7 +1,7 @@
 //! Many small objects in one file, as people meet them: recorded, checked, damaged, mended, backed up; and the cache
 //! of digests that makes a second look quick.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::support::{Person, World};
