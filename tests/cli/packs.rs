@@ -41,7 +41,7 @@ fn a_dataset_of_many_folders_is_one_file_that_is_checked_and_mended() {
     let found = kim.run(&["fsck"]);
     assert_eq!(found.code, 5, "{}", found.stdout);
     let name = pack.file_name().unwrap().to_str().unwrap();
-    assert!(found.stdout.contains(&format!("packs/{name}: ")), "{}", found.stdout);
+    assert!(found.stdout.contains(&format!("packs/{name}: object ")), "{}", found.stdout);
 
     // What is sound in it is kept; what is not is missing, and comes back when it is recorded again.
     let mended = kim.run(&["fsck", "--repair"]);
