@@ -5,6 +5,7 @@
 //! the head is read, of size s       everything that statements below s name is in the store already
 //! objects, those not there yet      hashed on the way
 //! queued statements                 under the number of whoever makes the backup
+//! logs of parents                   as the ledger has them; they do not grow
 //! bundles and tiles, up to s        held against the root of the head before the first is written
 //! log/checkpoint                    last
 //! ```
@@ -21,7 +22,7 @@ use std::time::Duration;
 use crate::durable::{Created, Disk, Durable, Fresh, Kind as FileKind};
 use crate::fsck;
 use crate::id::{LedgerId, ObjectId, StatementId, TreeHash, statement_id};
-use crate::ledger::{self, DIR, FORMAT, Home, Ledger};
+use crate::ledger::{self, DIR, FORMAT, Home, Ledger, parents};
 use crate::log::{Log, files, tree};
 use crate::store::{self, Entry, Store};
 use crate::verify::{Finding, Severity, chain_text};
@@ -229,6 +230,11 @@ impl Source<'_> {
         let format = format!("{FORMAT}\nshared {shared}\n");
         for (name, text) in [("format", format.as_str()), (".gitignore", "*\n")] {
             let _: Created = target.create(Path::new(name), text.as_bytes(), FileKind::Mutable)?;
+        }
+        for parent in self.ledger.state().parents() {
+            let from = parents::log(self.ledger.durable(), parent.ledger);
+            let head = parents::head_of(&from, parent)?;
+            from.copy_to(&head, &parents::log(target, parent.ledger))?;
         }
         self.ledger.log().copy_to(self.ledger.head(), &log)?;
         self.drop_ordered(target)?;

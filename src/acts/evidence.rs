@@ -12,7 +12,7 @@ use crate::capture::walk::{self, Options, Reading, Root, Tree};
 use crate::capture::weights::{self, Weights};
 use crate::id::{Digests, ObjectId};
 use crate::ledger::{Ledger, Outcome, Signer, StagedClaim};
-use crate::model::content::{self, escape};
+use crate::model::content;
 use crate::model::{
     self, About, Benchmark, Binding, Checkpoint, Dataset, Eval, Kind, Metric, Model, Name, Note, Private,
     TypedId,
@@ -143,13 +143,7 @@ pub fn record_checkpoint(
         step: request.step.or(subject.weights.step),
         path: project_path(request.path, ledger.project()),
     };
-    let mut warnings: Vec<String> = subject.weights.problems.iter().map(ToString::to_string).collect();
-    warnings.extend(subject.weights.unsafe_pickles.iter().map(|path| {
-        format!(
-            "`{}` is a pickle: loading it can run any code; only its bytes are fingerprinted",
-            escape(path)
-        )
-    }));
+    let warnings = subject.weights.warnings();
     let encoded = model::encode(&record)?;
     let summary = describe(&record, &subject);
     let mut claim = StagedClaim::new(&record, &encoded).named(request.name.clone());

@@ -1,17 +1,19 @@
 //! Observing what a run is made of and what came out: values only, never a ledger.
 //!
 //! `walk` sees files and directories, `hashing` reads them on all cores, `cache` keeps the digests of those that
-//! nobody touches, `code` a repository, `config` and `environment` what they are named
-//! for, `weights` a checkpoint directory, `results` the files of an evaluation. Nothing here opens a ledger,
-//! prints, or reads a clock.
+//! nobody touches, `code` a repository, `config` and `environment` what they are named for, `checkpoint` a
+//! directory of weights, `results` the files of an evaluation. Nothing here opens a ledger, prints, or reads a
+//! clock.
 
 pub mod cache;
+pub mod checkpoint;
 pub mod code;
 pub mod config;
 pub mod environment;
 mod hashing;
 pub mod results;
 pub mod safetensors;
-mod shards;
 pub mod walk;
-pub mod weights;
+
+/// The name by which most of the program knows `checkpoint`: what it asks for are the weights.
+pub use checkpoint as weights;

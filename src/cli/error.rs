@@ -121,6 +121,11 @@ impl Failure {
 type Class = (&'static str, Exit, Option<&'static str>);
 
 const DAMAGED: Class = ("damaged", Exit::Damaged, Some("ledger fsck"));
+const PARENT: Class = (
+    "damaged",
+    Exit::Damaged,
+    Some("copy `.ledger/parents` back from a backup, and look again: ledger fsck"),
+);
 const BUG: Class = ("bug", Exit::Bug, None);
 const BAD_DATA: Class =
     ("bad-data", Exit::Usage, Some("name what can be read, and look first: ledger freeze --dry-run"));
@@ -156,6 +161,14 @@ fn of_ledger(error: &ledger::Error) -> Class {
         }
         Error::Fork { .. } => {
             ("fork", Exit::Damaged, Some("ask an owner which log is the right one: ledger head"))
+        }
+        Error::Parent { source, .. } => match of_ledger(source) {
+            class @ (_, Exit::Busy, _) => class,
+            _ => PARENT,
+        },
+        Error::HalfForked { .. } => ("half-forked", Exit::Refused, Some("finish it: ledger init --fork")),
+        Error::Replaced { .. } => {
+            ("replaced", Exit::Refused, Some("give the command again, in the ledger that stands here now"))
         }
         Error::Files(error) => of_files(error),
         Error::Store(error) => of_store(error),

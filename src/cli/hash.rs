@@ -93,7 +93,7 @@ fn tensors(args: &Args, tree: &walk::Tree, mut answer: Answer) -> Result<Answer,
         let message = format!("`{shown}` has no tensors that can be digested one by one");
         let failure =
             Failure::new("bad-data", Exit::Usage, message).fact(format!("format  {}", found.format));
-        let problems = found.problems.iter().map(ToString::to_string);
+        let problems = found.problems.iter().map(weights::Problem::text);
         return Err(problems.fold(failure, Failure::fact));
     };
     let list = Tensors::decode(&set.bytes)?;

@@ -16,6 +16,7 @@ mod doctor;
 mod entries;
 mod error;
 mod eval;
+mod fork;
 mod freeze;
 mod fsck;
 mod gaps;

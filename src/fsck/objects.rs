@@ -12,9 +12,9 @@ use rayon::prelude::*;
 
 use crate::durable::{self, Durable};
 use crate::id::{ObjectId, StatementId};
-use crate::ledger::{Ledger, Stated, claims_of};
+use crate::ledger::{Ledger, Segment, Stated, claims_of};
+use crate::log::files;
 use crate::log::statement::Statement;
-use crate::log::{Log, files};
 use crate::model::content::{Node, Sums, Tensors, What};
 use crate::model::{self, Kind, TypedId};
 use crate::state::{Standing, State};
@@ -62,7 +62,7 @@ pub(super) fn check(
     // Of several copies a sound one is good enough for whoever needs the object.
     damaged.retain(|id| store.get(*id, Batch::MAX_OBJECT).is_err());
     let Some(rebuilt) = log else { return Ok(()) };
-    let mut need = Need::new(&rebuilt.log, &rebuilt.state, rebuilt.head.head().size, &store);
+    let mut need = Need::new(rebuilt.segments(), &rebuilt.state, &store);
     need.claims(&damaged, report)?;
     need.follow(&there, &damaged, report);
     Ok(())
@@ -112,7 +112,7 @@ fn check_packs(
 /// Looks for what an opened ledger needs in a store, whose objects count as sound.
 pub(super) fn lacking(ledger: &Ledger, store: &Store, report: &mut Report) -> Result<(), Error> {
     let there: BTreeSet<ObjectId> = store.ids().map_err(disk)?.into_iter().collect();
-    let mut need = Need::new(ledger.log(), ledger.state(), ledger.head().head().size, store);
+    let mut need = Need::new(ledger.segments(), ledger.state(), store);
     need.claims(&BTreeSet::new(), report)?;
     need.follow(&there, &BTreeSet::new(), report);
     Ok(())
@@ -126,7 +126,7 @@ pub(super) fn without_objects(
     let there: BTreeSet<ObjectId> = ledger.store().ids().map_err(disk)?.into_iter().collect();
     let lacks = |statement: &&Statement<'_>| {
         let mut report = Report::default();
-        let mut need = Need::new(ledger.log(), ledger.state(), 0, ledger.store());
+        let mut need = Need::new(Vec::new(), ledger.state(), ledger.store());
         for claim in claims_of(0, statement) {
             need.add("", claim.object, 0);
             claim.links.iter().for_each(|(role, target)| need.add(role, *target, 0));
@@ -151,9 +151,8 @@ fn disk(error: store::Error) -> Error {
 
 /// What is still to be looked for, with the statement that needs it.
 struct Need<'a> {
-    log: &'a Log,
+    logs: Vec<Segment>,
     state: &'a State,
-    size: u64,
     store: &'a Store,
     /// Those of earlier statements come first, so that each thing is known by the first that needs it.
     open: BTreeSet<(u32, TypedId)>,
@@ -161,8 +160,8 @@ struct Need<'a> {
 }
 
 impl<'a> Need<'a> {
-    fn new(log: &'a Log, state: &'a State, size: u64, store: &'a Store) -> Self {
-        Self { log, state, size, store, open: BTreeSet::new(), seen: BTreeSet::new() }
+    fn new(logs: Vec<Segment>, state: &'a State, store: &'a Store) -> Self {
+        Self { logs, state, store, open: BTreeSet::new(), seen: BTreeSet::new() }
     }
 
     fn add(&mut self, role: &str, id: TypedId, index: u32) {
@@ -175,10 +174,20 @@ impl<'a> Need<'a> {
 
     /// Collects what accepted claims are about and link, and holds claims against their records.
     fn claims(&mut self, damaged: &BTreeSet<ObjectId>, report: &mut Report) -> Result<(), Error> {
+        let logs = std::mem::take(&mut self.logs);
+        logs.iter().try_for_each(|log| self.claims_in(log, damaged, report))
+    }
+
+    fn claims_in(
+        &mut self,
+        segment: &Segment,
+        damaged: &BTreeSet<ObjectId>,
+        report: &mut Report,
+    ) -> Result<(), Error> {
         let mut claims: Vec<Stated> = Vec::new();
-        let (log, size) = (self.log, self.size);
-        let read = log.statements::<files::Error>(size, 0, &mut |first, entries| {
-            for (entry, index) in entries.iter().zip(first as u32..) {
+        let Segment { log, first: base, size, .. } = segment;
+        let read = log.statements::<files::Error>(*size, 0, &mut |first, entries| {
+            for (entry, index) in entries.iter().zip((base + first) as u32..) {
                 let Ok(statement) = Statement::parse(entry) else { continue };
                 if !matches!(self.state.statement(statement.id), Some((_, Standing::Accepted))) {
                     continue;

@@ -20,7 +20,7 @@ use crate::{codec, durable, model, store};
 
 use super::marks::{self, Marks};
 use super::outside;
-use super::statement::{Statements, chain_text, claim_before, fold_again};
+use super::statement::{Statements, chain_text, check_parents, claim_before, fold_again};
 use super::{Error, Finding, Report, Request, Severity, claim};
 
 /// What a plan either links or says to be none.
@@ -62,6 +62,7 @@ pub(super) fn check(
         }
     }
     chain.unasked();
+    chain.parents()?;
     chain.head()?;
     chain.trust();
     Ok(())
@@ -602,10 +603,22 @@ impl Chain<'_> {
         }
     }
 
+    /// Says which logs the ledger goes on from, and checks the statements that say so.
+    fn parents(&mut self) -> Result<(), Error> {
+        let segments = self.ledger.segments();
+        if segments.len() > 1 {
+            self.report.findings.extend(check_parents(self.ledger)?);
+        }
+        for segment in segments.iter().skip(1) {
+            self.report.findings.extend(self.statements.check(segment.first as u32)?);
+        }
+        Ok(())
+    }
+
     /// Says how far the log is known, by whose signature.
     fn head(&mut self) -> Result<(), Error> {
         let head = self.ledger.head();
-        let size = head.head().size;
+        let size = self.ledger.places();
         let live = self.state.keys().into_iter().filter(|row| row.has(Role::Log));
         let keys: Vec<PublicKey> = live.filter_map(|row| PublicKey::parse(&row.public).ok()).collect();
         match head.verify(&keys) {

@@ -234,7 +234,7 @@ impl Request {
 /// Verifies a subject; `progress` is told of bytes as they are read, from several threads.
 pub fn verify(ledger: &Ledger, request: &Request, progress: &(dyn Fn(u64) + Sync)) -> Result<Report, Error> {
     let mut report = Report::default();
-    let known = ledger.head().head().size;
+    let known = ledger.places();
     let size = request.as_of.map_or(known, |size| size.min(known));
     match &request.subject {
         Subject::Path(path) => bytes::check(ledger, request, path, size, progress, &mut report)?,

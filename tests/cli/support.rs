@@ -182,6 +182,11 @@ impl Output {
         self
     }
 
+    /// Checks the exit code of an answer that is no.
+    pub(crate) fn fails_quietly(&self, code: i32) {
+        assert_eq!(self.code, code, "{self:?}");
+    }
+
     /// Checks the exit code and the slug of a failure.
     pub(crate) fn fails(&self, code: i32, slug: &str) {
         assert_eq!(self.code, code, "{self:?}");
