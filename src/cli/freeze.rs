@@ -67,7 +67,7 @@ pub(super) struct Flags {
     #[arg(long, value_name = "RUN", hide_short_help = true)]
     from: Option<String>,
     #[command(flatten)]
-    reading: super::reading::Flags,
+    reading: super::reading::Reads,
 }
 
 /// Fix what a run is made of, and plan it

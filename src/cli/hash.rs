@@ -30,7 +30,7 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "digests")]
     tensors: bool,
     #[command(flatten)]
-    reading: super::reading::Flags,
+    reading: super::reading::Reads,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]

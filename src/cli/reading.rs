@@ -7,7 +7,7 @@ use super::settings::Context;
 
 /// How files are read.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
-pub(super) struct Flags {
+pub(super) struct Reads {
     /// Map large files instead of reading them, where BLAKE3 alone is made; one that is cut off meanwhile ends this
     /// command
     #[arg(long, hide_short_help = true)]
@@ -22,7 +22,7 @@ const DIGESTS: &str = "digests";
 
 impl Context {
     /// Returns how files are to be read; a user without a cache directory has all of them read.
-    pub(super) fn reading(&self, flags: Flags) -> Reading {
+    pub(super) fn reading(&self, flags: Reads) -> Reading {
         let kept = |dir: std::path::PathBuf| Kept { dir: dir.join(DIGESTS), now: self.now };
         Reading {
             is_mapped: flags.mmap,

@@ -70,7 +70,7 @@ struct CheckpointArgs {
     #[arg(long)]
     store: bool,
     #[command(flatten)]
-    reading: reading::Flags,
+    reading: reading::Reads,
 }
 
 /// Record the results of an evaluation that ran elsewhere
@@ -118,7 +118,7 @@ struct ContentArgs {
     #[arg(long)]
     store: bool,
     #[command(flatten)]
-    reading: reading::Flags,
+    reading: reading::Reads,
 }
 
 /// Record a remark about anything in the ledger
@@ -244,7 +244,7 @@ pub(super) fn checkpoint_of_attempt(
     context: &Context,
 ) -> Result<TypedId, Failure> {
     let whose = Whose::AttemptOrEarlier(start);
-    let reading = context.reading(reading::Flags::default());
+    let reading = context.reading(reading::Reads::default());
     let request =
         CheckpointRequest { path, whose, step: None, parent: None, store: false, name: None, reading };
     let recorded = record_checkpoint(ledger, &request, context)?;

@@ -18,7 +18,7 @@ use crate::log::statement::Statement;
 use crate::model::content::{Node, Sums, Tensors, What};
 use crate::model::{self, Kind, TypedId};
 use crate::state::{Standing, State};
-use crate::store::{self, Entry, Store};
+use crate::store::{self, Batch, Entry, Store};
 use crate::verify::{Finding, Severity, chain_text, contradiction};
 
 use super::{Error, MAX_RECORD, Rebuilt, Report};
@@ -60,7 +60,7 @@ pub(super) fn check(
     }
     check_packs(&store, progress, &mut there, &mut damaged, report)?;
     // Of several copies a sound one is good enough for whoever needs the object.
-    damaged.retain(|id| store.copy_to(*id, &mut std::io::sink()).is_err());
+    damaged.retain(|id| store.get(*id, Batch::MAX_OBJECT).is_err());
     let Some(rebuilt) = log else { return Ok(()) };
     let mut need = Need::new(rebuilt.segments(), &rebuilt.state, &store);
     need.claims(&damaged, report)?;
@@ -103,7 +103,7 @@ fn check_packs(
             there.insert(id);
             damaged.insert(id);
             report.objects += 1;
-            report.damaged("object", format!("{path}: {id}"), chain_text(&error));
+            report.damaged("object", path.clone(), chain_text(&error));
         }
     }
     Ok(())

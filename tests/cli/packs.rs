@@ -1,7 +1,7 @@
 //! Many small objects in one file, as people meet them: recorded, checked, damaged, mended, backed up; and the cache
 //! of digests that makes a second look quick.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::support::{Person, World};
@@ -41,7 +41,7 @@ fn a_dataset_of_many_folders_is_one_file_that_is_checked_and_mended() {
     let found = kim.run(&["fsck"]);
     assert_eq!(found.code, 5, "{}", found.stdout);
     let name = pack.file_name().unwrap().to_str().unwrap();
-    assert!(found.stdout.contains(&format!("packs/{name}: ")), "{}", found.stdout);
+    assert!(found.stdout.contains(&format!("packs/{name}: object ")), "{}", found.stdout);
 
     // What is sound in it is kept; what is not is missing, and comes back when it is recorded again.
     let mended = kim.run(&["fsck", "--repair"]);
