@@ -7,6 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use crate::capture::dataset;
+use crate::capture::environment::redact_text;
+use crate::capture::hub;
 use crate::capture::results;
 use crate::capture::walk::{self, Options, Reading, Root, Tree};
 use crate::capture::weights::{self, Weights};
@@ -19,6 +22,7 @@ use crate::model::{
 };
 use crate::store::Batch;
 
+use super::refuse::refuse_pointers;
 use super::{Entropy, Error, count, draw, private_path, project_path, read_file, size};
 
 /// What was recorded.
@@ -401,9 +405,24 @@ pub fn record_content(
 ) -> Result<Recorded, Error> {
     let digests = if request.kind == Kind::Model { Digests::All } else { Digests::Blake3 };
     let tree = walk::observe(request.path, &Options::new(digests).reading(&request.reading), progress)?;
+    refuse_pointers(&tree, request.path)?;
     let content = if matches!(tree.root, Root::Dir) { Kind::Tree } else { Kind::Blob };
     let root = TypedId::new(content, tree.id);
-    let summary = format!("{}, {}", count(tree.files.len() as u64, "file"), size(tree.bytes));
+    let mut summary = format!("{}, {}", count(tree.files.len() as u64, "file"), size(tree.bytes));
+    let mut warnings = Vec::new();
+    let (line, mut texts) = if request.kind == Kind::Dataset {
+        let found = dataset::describe(&tree, request.path);
+        warnings.clone_from(&found.notes);
+        (found.line(), found.texts())
+    } else {
+        let place = hub::locate(request.path);
+        (place.as_ref().map_or(String::new(), hub::Located::short), dataset::place_texts(place.as_ref()))
+    };
+    if !line.is_empty() && line != "files" {
+        summary = format!("{summary}, {line}");
+    }
+    // What somebody says stands over what was found; a login in it helps nobody who reads the log.
+    texts.extend(request.about.iter().map(|(key, text)| (key.clone(), redact_text(text))));
     if request.store {
         store_files(ledger, request.path, &tree)?;
     }
@@ -423,7 +442,7 @@ pub fn record_content(
     if let Some((sums, _)) = &tree.sums {
         claim = claim.beside("sums", TypedId::new(Kind::Sums, *sums));
     }
-    let about = About { texts: request.about.clone() };
+    let about = About { texts };
     if !about.texts.is_empty() {
         claim = claim.beside("about", model::encode(&about)?.id);
     }
@@ -449,7 +468,7 @@ pub fn record_content(
         let holder = ledger.who(row.holder.first_key());
         return Err(Error::NameHeld { name: name.clone(), holder });
     }
-    Ok(Recorded { id, outcome, warnings: Vec::new(), summary, start: None })
+    Ok(Recorded { id, outcome, warnings, summary, start: None })
 }
 
 /// States a remark about anything in the ledger.

@@ -130,7 +130,12 @@ pub(super) fn read_all<T: Send + Sync>(
 ///
 /// A symbolic link is not followed, and a FIFO that has taken the file's place does not block.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata), Error> {
-    open_at(&Located { real: path.to_owned(), shown: path.to_owned() })
+    // In a snapshot of the hub's cache the link is the file, as it was when the directory was looked at.
+    let blob = fs::read_link(path).ok().and_then(|target| {
+        let dir = fs::canonicalize(path.parent()?).ok()?;
+        super::hub::blob_behind(&dir, &dir.join(path.file_name()?), &target)
+    });
+    open_at(&Located { real: blob.unwrap_or_else(|| path.to_owned()), shown: path.to_owned() })
 }
 
 fn open_at(at: &Located) -> Result<(File, Metadata), Error> {

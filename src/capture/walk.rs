@@ -1,7 +1,8 @@
 //! Observes a file or a directory: every name and every digest, as they were while they were read.
 //!
-//! Symbolic links inside are recorded and never followed, and nothing but regular files is ever opened. What
-//! the files mean is not known here, and nothing is written: the caller stores the objects that it gets.
+//! Symbolic links inside are recorded and never followed, and nothing but regular files is ever opened; only in a
+//! snapshot of the hub's cache a link into the repository's own blobs is that file. What the files mean is not
+//! known here, and nothing is written: the caller stores the objects that it gets.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
@@ -355,6 +356,8 @@ struct Found {
     files: Vec<Vec<u8>>,
     links: Vec<(Vec<u8>, Vec<u8>)>,
     dirs: Vec<Vec<u8>>,
+    /// Where files lie that are links in a snapshot of the hub's cache.
+    blobs: BTreeMap<Vec<u8>, PathBuf>,
 }
 
 impl Found {
@@ -362,8 +365,9 @@ impl Found {
         if self.is_file {
             return Located { real: self.real.clone(), shown: self.shown.clone() };
         }
+        let blob = self.blobs.get(relative).cloned();
         let relative = OsStr::from_bytes(relative);
-        Located { real: self.real.join(relative), shown: self.shown.join(relative) }
+        Located { real: blob.unwrap_or_else(|| self.real.join(relative)), shown: self.shown.join(relative) }
     }
 }
 
@@ -382,6 +386,7 @@ fn look(path: &Path, ignore: &BTreeSet<Vec<u8>>) -> Result<Found, Error> {
         files: Vec::new(),
         links: Vec::new(),
         dirs: Vec::new(),
+        blobs: BTreeMap::new(),
     };
     if found.is_file {
         let name = path.file_name().or_else(|| found.real.file_name()).unwrap_or_default();
@@ -399,6 +404,7 @@ fn look(path: &Path, ignore: &BTreeSet<Vec<u8>>) -> Result<Found, Error> {
         entry.depth() == 0 || !(is_ledger || is_ignored)
     });
     let (mut files, mut links, mut dirs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut blobs = BTreeMap::new();
     for entry in walk {
         let entry = entry.map_err(|error| {
             let at = error
@@ -417,13 +423,18 @@ fn look(path: &Path, ignore: &BTreeSet<Vec<u8>>) -> Result<Found, Error> {
                 return Err(Error::Special { path: shown, what: special(kind) });
             }
             let target = fs::read_link(entry.path()).map_err(|source| io("read", &shown, source))?;
-            links.push((relative, target.as_os_str().as_bytes().to_vec()));
+            if let Some(blob) = super::hub::blob_behind(&found.real, entry.path(), &target) {
+                blobs.insert(relative.clone(), blob);
+                files.push(relative);
+            } else {
+                links.push((relative, target.as_os_str().as_bytes().to_vec()));
+            }
         }
     }
     files.sort_unstable();
     links.sort_unstable();
     dirs.sort_unstable();
-    Ok(Found { files, links, dirs, ..found })
+    Ok(Found { files, links, dirs, blobs, ..found })
 }
 
 /// Builds the tree over files that were listed elsewhere, by their paths.

@@ -10,7 +10,7 @@ use crate::id::{ObjectId, hex};
 use crate::ledger::{Ledger, Stated, Wanted};
 use crate::lineage;
 use crate::model::content::{What, escape, read_dir};
-use crate::model::{self, Kind, TypedId};
+use crate::model::{self, About, Kind, TypedId};
 use crate::verify::{self, identify};
 
 use super::error::Failure;
@@ -78,6 +78,13 @@ fn show(args: &Args, context: &Context, ledger: &Ledger) -> Result<Answer, Failu
             answer.line(format!("  {:<13}  {}", plain(name), plain(&text)));
         }
     }
+    let about = node.claim.as_ref().and_then(|stated| stated.link("about"));
+    let about = about.and_then(|id| ledger.record::<About>(id.id).ok());
+    let texts = about.map(|about| about.texts).unwrap_or_default();
+    for (name, text) in &texts {
+        answer.line(format!("  {:<13}  {}", plain(name), plain(text)));
+    }
+    answer.set("about", texts.into_iter().map(|(key, text)| (key, Value::from(text))).collect::<Map<_, _>>());
     let below = below(ledger, id, context)?;
     for (role, to, label) in &below {
         let line = format!("  {:<13}  {}  {}", format!("-> {role}"), to.short(), plain(label));

@@ -27,8 +27,8 @@ pub use facts::{
     Status, Target,
 };
 pub use inputs::{
-    About, Code, Config, Contract, Dataset, Dirt, Environment, Interpreter, LockFile, Model, Policy, Private,
-    Submodule,
+    About, Code, Config, Container, Contract, Dataset, Dirt, Environment, Hardware, Installed, Interpreter,
+    LockFile, Model, Policy, Private, Submodule,
 };
 pub use kind::{COMMON_LINKS, Count, Kind, LinkRule, StatedBy};
 pub use run::{End, Plan, Start, StartCheck};

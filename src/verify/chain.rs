@@ -388,6 +388,9 @@ impl Chain<'_> {
             self.blob(lock.file, "lock file")?;
             parts.push(lock.name.clone());
         }
+        if let Some(installed) = &environment.installed {
+            self.blob(installed.file, "list of packages")?;
+        }
         parts.push(format!("{} {}", environment.os, environment.arch));
         self.ok("environment", id, format!("{}, {}", id.short(), parts.join(", ")));
         Ok(())

@@ -79,8 +79,12 @@ FIELDS = dict.fromkeys(("genesis", "format", "dataset", "model", "contract", "po
     "code": dict(format=str, commit=str, tree=str, project=bytes, dirt={"clean", "dirty", "unknown"},
                  reason_=str, files=ascending((bytes, str), FIRST),
                  submodules=ascending(dict(path=bytes, commit=str, dirty=bool), itemgetter("path"))),
-    "environment": dict(os=str, arch=str, lock_=dict(name=str, quality=str, file=REF),
-                        interpreter_=dict(name=str, version=str)),
+    "environment": dict(
+        os=str, arch=str, interpreter_=dict(name=str, version=str), launch_=TEXTS,
+        lock_=dict(name=str, quality=str, file=REF, packages_=U64, editable_=U64),
+        installed_=dict(file=REF, packages=U64, missing_=U64, changed_=U64, extra_=U64),
+        hardware_=dict(kernel_=str, cpu_=str, cores_=U64, memory_=U64, driver_=str, gpus_=[str]),
+        container_=dict(runtime=str, image_=str)),
     "private": dict(salt=32, argv_=[str], texts_=TEXTS, paths_=TEXTS, variables_=TEXTS, stats_={str: 32}),
     "about": dict(texts=TEXTS),
     "plan": dict(nonce_=16, data=INPUTS, base=INPUTS, contracts_=[REF], policies_=[REF], none=TEXTS,
@@ -135,7 +139,7 @@ def references(record):
     for name, value in record.items() if kind in FIELDS else ():
         role = ROLE_OF.get(name, name)
         if role in TABLE[kind].links:
-            several = [value["file"]] if name == "lock" else [value] if fits(REF, value) else value
+            several = [value["file"]] if name in ("lock", "installed") else [value] if fits(REF, value) else value
             found += [(role, *(each[1] if name in ("data", "base") else each)) for each in several]
     return found
 

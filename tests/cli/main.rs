@@ -6,6 +6,9 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what a test cannot do without ends it")]
 
 mod backup;
+mod configs;
+mod datasets;
+mod environments;
 mod fork;
 mod freeze;
 mod golden;

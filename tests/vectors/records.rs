@@ -10,10 +10,11 @@ use ledger::id::{
 use ledger::log::key::possession_message;
 use ledger::model::content::{Entry, Node, Sums, Tensor, Tensors, What, build_node, build_sums};
 use ledger::model::{
-    About, Benchmark, Bytes, Checkpoint, Code, Config, Contract, Dataset, Decision, DeploymentAction, Dirt,
-    End, Environment, Eval, Facts, Fixed, Format, Genesis, Holder, Interpreter, Key, Kind, LockFile, Metric,
-    Model, Name, NameAction, Note, Outcome, Plan, Policy, Private, PromotionAction, Record, Revocation, Role,
-    Start, Status, Submodule, Target, TypedId, encode, project,
+    About, Benchmark, Bytes, Checkpoint, Code, Config, Container, Contract, Dataset, Decision,
+    DeploymentAction, Dirt, End, Environment, Eval, Facts, Fixed, Format, Genesis, Hardware, Holder,
+    Installed, Interpreter, Key, Kind, LockFile, Metric, Model, Name, NameAction, Note, Outcome, Plan,
+    Policy, Private, PromotionAction, Record, Revocation, Role, Start, Status, Submodule, Target, TypedId,
+    encode, project,
 };
 use serde_json::{Value, json};
 
@@ -162,11 +163,42 @@ pub(crate) fn golden() -> Vec<Golden> {
                 name: "uv.lock".into(),
                 quality: "hashed".into(),
                 file: some(Kind::Blob, "lock"),
+                packages: Some(5),
+                editable: Some(1),
             }),
             interpreter: Some(Interpreter { name: "CPython".into(), version: "3.11.7".into() }),
             os: "linux".into(),
             arch: "x86_64".into(),
+            installed: Some(Installed {
+                file: some(Kind::Blob, "installed"),
+                packages: 6,
+                missing: Some(0),
+                changed: Some(1),
+                extra: Some(1),
+            }),
+            hardware: Some(Hardware {
+                kernel: Some("6.1.0".into()),
+                cpu: Some("Some CPU @ 2.10GHz".into()),
+                cores: Some(8),
+                memory: Some(1 << 35),
+                driver: Some("nvidia 550.54.15".into()),
+                gpus: words(&["Some GPU 80GB", "Some GPU 80GB"]),
+            }),
+            container: Some(Container {
+                runtime: "apptainer".into(),
+                image: Some(format!("sha256:{}", "4c".repeat(32))),
+            }),
+            launch: texts(&[("launcher", "torchrun"), ("world_size", "8")]),
         }),
+        called(
+            "declared",
+            of(&Environment {
+                interpreter: Some(Interpreter { name: "CPython".into(), version: "3.11.7".into() }),
+                os: "linux".into(),
+                arch: "x86_64".into(),
+                ..Environment::default()
+            }),
+        ),
         of(&Private {
             salt: Fixed([0x24; 32]),
             argv: words(&["/usr/bin/python", "train.py"]),

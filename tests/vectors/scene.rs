@@ -159,6 +159,7 @@ pub(crate) fn write() -> Scene {
         interpreter: Some(Interpreter { name: "CPython".into(), version: "3.11.7".into() }),
         os: "linux".into(),
         arch: "x86_64".into(),
+        ..Environment::default()
     });
     let reasons = [("base", "trained from nothing"), ("code", "no repository"), ("data", "none given")];
     let (run, plan, plan_bytes) = staged(&Plan {

@@ -12,6 +12,7 @@ use std::path::Path;
 
 mod canonical;
 mod edit;
+pub mod hydra;
 mod json;
 mod number;
 mod scalar;
