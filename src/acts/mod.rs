@@ -6,7 +6,8 @@
 //! | `freeze` | plans a run from inputs, or finds that it is planned already |
 //! | `drift` | compares what lies on disk with what a plan froze |
 //! | `attempt` | starts and ends attempts |
-//! | `evidence` | records checkpoints, evaluations, datasets and models |
+//! | `evidence` | records checkpoints, datasets and models |
+//! | `results` | records evaluations, and what documents claim |
 //! | `text` | writes times, sizes and counts for people |
 //!
 //! Capture observes and the ledger writes; only here do they meet. Nothing here prints or reads a clock.
@@ -16,11 +17,12 @@ mod drift;
 mod evidence;
 mod freeze;
 mod inputs;
+mod results;
 mod text;
 
 use std::path::{Path, PathBuf};
 
-use crate::capture::{code, config, environment, results, walk, weights};
+use crate::capture::{self, code, config, environment, walk, weights};
 use crate::id::ObjectId;
 use crate::ledger;
 use crate::model::{self, Name, TypedId};
@@ -28,13 +30,14 @@ use crate::model::{self, Name, TypedId};
 pub use attempt::{Ended, StartRequest, Started, attempt_at, end, start};
 pub use drift::{Difference, Drift, compare_plans, drift};
 pub use evidence::{
-    CheckpointRequest, EvalRequest, NamedContent, Recorded, Subject, Whose, checkpoint_of, note,
-    observe_subject, record_checkpoint, record_content, record_eval,
+    CheckpointRequest, NamedContent, Recorded, Subject, Whose, checkpoint_of, note, observe_subject,
+    record_checkpoint, record_content,
 };
 pub use freeze::{
     Frozen, RUN_FILES, RunFiles, Target, freeze, plan_only, restore_run_files, run_files, run_files_of,
 };
 pub use inputs::{Input, Inputs, Machine, Part, Request, observe};
+pub use results::{EvalRequest, record_eval, result_files, said_subjects};
 pub use text::{count, rfc3339, size};
 
 /// Random bytes for nonces and salts, as the caller draws them.
@@ -69,7 +72,16 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong.
         #[source]
-        source: results::Error,
+        source: capture::results::Error,
+    },
+    /// Results that do not go together, or a directory that has none.
+    #[error(transparent)]
+    Joined(capture::results::Error),
+    /// A document of claims where results are wanted.
+    #[error("`{}` holds claims and no results of an evaluation", path.display())]
+    ClaimsOnly {
+        /// The file.
+        path: PathBuf,
     },
     /// A file that is needed whole cannot be read.
     #[error("`{}` cannot be read", path.display())]

@@ -124,6 +124,8 @@ def target(value):
     return sort in TARGETS and TARGETS[sort](value) and (sort != "object" or value[1] in TABLE)
 
 inputs, texts = many(row(text, ref), by=first), mapping(text, 1)
+task = fields(name=text, version_=text, hash_=text, dataset_=text, subset_=text, split_=text, revision_=text,
+              few_shot_=uint(), samples_=uint())
 RECORDS = {
     "genesis": dict(nonce=nonce, rules=uint(32), parent_=parent),
     "holder": dict(name=text),
@@ -145,10 +147,14 @@ RECORDS = {
     "start": dict(nonce=nonce, plan=ref, environment_=ref, lost_=many(ref, 1), check=words("frozen", "quick", "full")),
     "end": dict(nonce=nonce, start=ref, status=words(*STATUS), code_=integer, signal_=text),
     "checkpoint": dict(start_=ref, full=ref, weights=ref, tensors_=ref, parent_=ref, format=text, step_=uint(), path_=text),
-    "benchmark": dict(name=text, definition_=ref),
+    "benchmark": dict(name=text, definition_=ref, tasks_=many(task, 1, by=field("name"))),
     "eval": dict(subject=ref, of_=ref, benchmark=ref, results=many(ref), start_=ref, partial_=text, format=text,
-                 binding=words("observed", "sealed", "asserted"),
-                 metrics=many(fields(name=text, value=text, stderr_=text, n_=uint()), by=field("name"))),
+                 binding=words("observed", "sealed", "asserted"), reported_by_=words("training"),
+                 harness_=fields(name=text, version_=text), decoding_=texts, seeds_=texts,
+                 metrics=many(fields(name=text, value=text, stderr_=text, n_=uint(), task_=text, filter_=text,
+                                     better_=words("higher", "lower")), by=field("name"))),
+    "import": dict(document=ref, subjects=many(ref, by=lambda r: (r[0].encode(), r[1])), format=text,
+                   claims=many(fields(value=text, metric_=text, label_=text, task_=task, source_=text, date_=text))),
     "note": dict(nonce=nonce, subject=ref, text=text),
     "revocation": dict(nonce=nonce, target=target, since_=uint()),
     "tree": dict(entries_=many(entry, most=4096, by=lambda e: e[1]), split_=many(row(uint(8), digest), 1, by=first)),
@@ -189,7 +195,8 @@ def references(record: dict) -> list:
     if kind == "sums":
         return [("", "tree", record["tree"])] + [("", "sums", below) for below in record["below"]]
     for name, value in record.items() if kind in RECORDS else ():
-        role = {"contracts": "contract", "policies": "policy", "results": "result", "sources": "source"}.get(name, name)
+        role = {"contracts": "contract", "policies": "policy", "results": "result", "sources": "source",
+                "subjects": "subject"}.get(name, name)
         if role in TABLE[kind].links and not TABLE[kind].links[role].beside:
             value = value["file"] if name == "lock" else value
             refs = [value] if ref(value) else [item[1] if name in ("data", "base") else item for item in value]
