@@ -1,29 +1,25 @@
-//! Evidence: checkpoints, evaluations, datasets and models become records of what was seen on disk.
+//! Evidence: checkpoints, datasets and models become records of what was seen on disk.
 //!
 //! Bytes are fingerprinted where they lie. Repeating an act is harmless: an equal claim of the same key is
 //! found and its id is given again. Which run a checkpoint belongs to is never guessed: it is named, or the
 //! one attempt that was under way when the files were written.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use crate::capture::dataset;
 use crate::capture::environment::redact_text;
 use crate::capture::hub;
-use crate::capture::results;
 use crate::capture::walk::{self, Options, Reading, Root, Tree};
 use crate::capture::weights::{self, Weights};
 use crate::id::{Digests, ObjectId};
 use crate::ledger::{Ledger, Outcome, Signer, StagedClaim};
-use crate::model::content;
-use crate::model::{
-    self, About, Benchmark, Binding, Checkpoint, Dataset, Eval, Kind, Metric, Model, Name, Note, Private,
-    TypedId,
-};
+use crate::model::content::escape;
+use crate::model::{self, About, Checkpoint, Dataset, Kind, Model, Name, Note, Private, TypedId};
 use crate::store::Batch;
 
 use super::refuse::refuse_pointers;
-use super::{Entropy, Error, count, draw, private_path, project_path, read_file, size};
+use super::{Entropy, Error, count, draw, private_path, project_path, size};
 
 /// What was recorded.
 #[derive(Clone, Debug)]
@@ -267,113 +263,6 @@ fn store_files(ledger: &Ledger, path: &Path, tree: &Tree) -> Result<(), Error> {
         }
     }
     Ok(batch.finish()?)
-}
-
-/// An evaluation to record.
-#[derive(Debug)]
-pub struct EvalRequest<'a> {
-    /// Weights tree of the subject.
-    pub subject: TypedId,
-    /// Nodes of that tree, where it was just read.
-    pub nodes: Vec<content::Object>,
-    /// The recorded checkpoint, when there is one.
-    pub of: Option<TypedId>,
-    /// Benchmark by name or by a file that defines it; taken from the results when absent.
-    pub benchmark: Option<String>,
-    /// Result files.
-    pub results: &'a [PathBuf],
-    /// `name=path` into the results, where their layout is not known.
-    pub metrics: &'a [(String, String)],
-    /// The attempt that it belongs to.
-    pub start: Option<TypedId>,
-    /// How the subject is known.
-    pub binding: Binding,
-    /// SHA-256 digests of the subject's files, to hold against what the results say.
-    pub sums: BTreeSet<String>,
-}
-
-/// Records an evaluation.
-pub fn record_eval(
-    ledger: &mut Ledger,
-    request: EvalRequest<'_>,
-    signer: &Signer<'_>,
-) -> Result<Recorded, Error> {
-    let mut warnings = Vec::new();
-    let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
-    let (mut partial, mut benchmark, mut format) = (None, request.benchmark.clone(), String::new());
-    let mut blobs = Vec::new();
-    for path in request.results {
-        let bytes = read_file(path)?;
-        let failed = |source| Error::Results { path: path.clone(), source };
-        let read = results::read(&bytes, &path.to_string_lossy()).map_err(failed)?;
-        let chosen = if request.metrics.is_empty() {
-            read.metrics
-        } else {
-            results::select(&bytes, request.metrics).map_err(failed)?
-        };
-        if chosen.is_empty() {
-            let shown = path.display();
-            warnings.push(format!("no metric was recognised in `{shown}`; name one with --metric NAME=PATH"));
-        }
-        for metric in chosen {
-            let record =
-                Metric { name: metric.name, value: metric.value, stderr: metric.stderr, n: metric.n };
-            metrics.insert(record.name.clone(), record);
-        }
-        partial = partial.or(read.partial);
-        benchmark = benchmark.or(read.benchmark);
-        read.format.clone_into(&mut format);
-        let other = |(algorithm, digest): &&(String, String)| {
-            algorithm == "sha256" && !request.sums.is_empty() && !request.sums.contains(digest)
-        };
-        if let Some((_, digest)) = read.subject_hints.iter().find(other) {
-            let shown = &digest[..digest.len().min(12)];
-            warnings.push(format!(
-                "`{}` says it measured sha256:{shown}.., which is no file of the subject",
-                path.display()
-            ));
-        }
-        blobs.push(bytes);
-    }
-    let name = benchmark.unwrap_or_else(|| "unnamed".to_owned());
-    if let Some(reason) = &partial {
-        warnings.push(format!("the evaluation is partial: {reason}"));
-    }
-    let mut tx = ledger.transaction();
-    let definition = match Path::new(&name) {
-        path if request.benchmark.is_some() && path.is_file() => Some(tx.put_blob(read_file(path)?)),
-        _ => None,
-    };
-    let name = if definition.is_some() {
-        Path::new(&name).file_stem().map_or(name.clone(), |stem| stem.to_string_lossy().into_owned())
-    } else {
-        name
-    };
-    let benchmark = tx.put(&Benchmark { name: name.clone(), definition })?;
-    let results: Vec<TypedId> = blobs.into_iter().map(|bytes| tx.put_blob(bytes)).collect();
-    let record = Eval {
-        subject: request.subject,
-        of: request.of,
-        benchmark: benchmark.id,
-        results,
-        start: request.start,
-        binding: request.binding.word().to_owned(),
-        metrics: metrics.into_values().collect(),
-        partial,
-        format,
-    };
-    let encoded = tx.put(&record)?;
-    let claim = StagedClaim::new(&record, &encoded);
-    let shown: Vec<String> = record.metrics.iter().map(|m| format!("{} {}", m.name, m.value)).collect();
-    let summary = format!("{name}: {} ({})", shown.join(", "), record.binding);
-    let start = request.start;
-    if tx.ledger().repeats(&claim, signer.author)? {
-        return Ok(Recorded { id: encoded.id, outcome: None, warnings, summary, start });
-    }
-    tx.put_objects(request.nodes.into_iter().map(|(_, bytes)| bytes));
-    tx.claim(claim);
-    let outcome = tx.commit(signer)?;
-    Ok(Recorded { id: encoded.id, outcome: Some(outcome), warnings, summary, start })
 }
 
 /// A dataset or model to record under a name.

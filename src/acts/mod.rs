@@ -8,7 +8,8 @@
 //! | `refuse` | refuses secrets and pointers before anything is stored |
 //! | `drift` | compares what lies on disk with what a plan froze |
 //! | `attempt` | starts and ends attempts |
-//! | `evidence` | records checkpoints, evaluations, datasets and models |
+//! | `evidence` | records checkpoints, datasets and models |
+//! | `results` | records evaluations, and what documents claim |
 //! | `text` | writes times, sizes and counts for people |
 //!
 //! Capture observes and the ledger writes; only here do they meet. Nothing here prints or reads a clock.
@@ -20,12 +21,13 @@ mod evidence;
 mod freeze;
 mod inputs;
 mod refuse;
+mod results;
 mod text;
 
 use std::path::{Path, PathBuf};
 
 use crate::capture::dataset::Pointer;
-use crate::capture::{self, code, config, results, walk, weights};
+use crate::capture::{self, code, config, walk, weights};
 use crate::id::ObjectId;
 use crate::ledger;
 use crate::model::{self, Name, TypedId};
@@ -33,13 +35,14 @@ use crate::model::{self, Name, TypedId};
 pub use attempt::{Ended, StartRequest, Started, attempt_at, end, start};
 pub use drift::{Difference, Drift, compare_plans, drift};
 pub use evidence::{
-    CheckpointRequest, EvalRequest, NamedContent, Recorded, Subject, Whose, checkpoint_of, note,
-    observe_subject, record_checkpoint, record_content, record_eval,
+    CheckpointRequest, NamedContent, Recorded, Subject, Whose, checkpoint_of, note, observe_subject,
+    record_checkpoint, record_content,
 };
 pub use freeze::{
     Frozen, RUN_FILES, RunFiles, Target, freeze, plan_only, restore_run_files, run_files, run_files_of,
 };
 pub use inputs::{Input, Inputs, Machine, Part, Request, observe};
+pub use results::{EvalRequest, record_eval, result_files, said_subjects};
 pub use text::{count, rfc3339, size};
 
 /// Random bytes for nonces and salts, as the caller draws them.
@@ -74,7 +77,16 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong.
         #[source]
-        source: results::Error,
+        source: capture::results::Error,
+    },
+    /// Results that do not go together, or a directory that has none.
+    #[error(transparent)]
+    Joined(capture::results::Error),
+    /// A document of claims where results are wanted.
+    #[error("`{}` holds claims and no results of an evaluation", path.display())]
+    ClaimsOnly {
+        /// The file.
+        path: PathBuf,
     },
     /// A file that is needed whole cannot be read.
     #[error("`{}` cannot be read", path.display())]

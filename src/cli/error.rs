@@ -292,7 +292,13 @@ fn of_acts(error: &acts::Error) -> Class {
         Error::Config(_) | Error::Lock(_) | Error::UnknownFormat { .. } => BAD_CONFIG,
         Error::Walk(error) => of_walk(error),
         Error::Weights(error) => of_weights(error),
-        Error::Code(_) | Error::Results { .. } => BAD_DATA,
+        Error::Code(_) => BAD_DATA,
+        Error::Results { source, .. } | Error::Joined(source) => of_results(source),
+        Error::ClaimsOnly { .. } => (
+            "claims-only",
+            Exit::Refused,
+            Some("claims are imported from a file of their own: ledger record eval README.md --subject DIR"),
+        ),
         Error::Read { source, .. }
             if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput) =>
         {
@@ -515,6 +521,38 @@ impl From<contract::Error> for Failure {
     }
 }
 
+fn of_results(error: &results::Error) -> Class {
+    use results::Error;
+    match error {
+        Error::NoResults { .. } => (
+            "no-results",
+            Exit::Unknown,
+            Some("an evaluation that failed found nothing: run it again, and record that"),
+        ),
+        Error::Conflict { .. } => {
+            ("bad-data", Exit::Usage, Some("record them one at a time, or name the file that is meant"))
+        }
+        Error::TooLarge { .. } | Error::TooMany { .. } => (
+            "bad-data",
+            Exit::Usage,
+            Some("leave out what is no result, as samples; for Inspect: inspect log dump --header-only FILE"),
+        ),
+        Error::NoneInFolder { .. } => (
+            "bad-data",
+            Exit::Usage,
+            Some("name the files themselves: ledger record eval FILE --subject DIR"),
+        ),
+        Error::NoSuchPath { .. } | Error::NotANumber { .. } | Error::TwoRows { .. } => (
+            "bad-data",
+            Exit::Usage,
+            Some(
+                "name the place of a number: --metric accuracy=results.acc; in a table --metric accuracy=ROW.COLUMN",
+            ),
+        ),
+        _ => ("bad-data", Exit::Usage, Some("look at what the harness wrote, or name another file")),
+    }
+}
+
 fn of_safetensors(error: &safetensors::Error) -> Class {
     match error {
         safetensors::Error::Open(error) => of_walk(error),
@@ -555,7 +593,7 @@ classed! {
     safetensors::Error => of_safetensors;
     config::Error => |_| BAD_CONFIG;
     environment::LockError => |_| BAD_CONFIG;
-    results::Error => |_| BAD_DATA;
+    results::Error => of_results;
     code::Error => |_| BAD_DATA;
 }
 

@@ -21,7 +21,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::codec::{self, Value};
 use crate::id::{self, ObjectId};
 
-pub use evidence::{Benchmark, Binding, Checkpoint, Eval, Metric, Note};
+pub use evidence::{
+    Benchmark, Better, Binding, Checkpoint, Claimed, Eval, Harness, Import, Metric, Note, Reporter, Task,
+};
 pub use facts::{
     Decision, DeploymentAction, Error as FactsError, Facts, Name, NameAction, Outcome, PromotionAction, Role,
     Status, Target,
@@ -326,6 +328,7 @@ pub fn project(kind: Kind, bytes: &[u8]) -> Result<Projection, Error> {
         Kind::Checkpoint => of::<Checkpoint>(bytes),
         Kind::Benchmark => of::<Benchmark>(bytes),
         Kind::Eval => of::<Eval>(bytes),
+        Kind::Import => of::<Import>(bytes),
         Kind::Revocation => of::<Revocation>(bytes),
         Kind::Note => of::<Note>(bytes),
         _ => {
