@@ -233,8 +233,7 @@ fn read_changed(
 ) -> Result<(), Error> {
     let cache = Cache::load(kept, &found.real, options.digests);
     let look_up = |file: &mut Seen| {
-        let at = found.locate(&file.path);
-        let stat = fs::symlink_metadata(&at.real).map_err(|source| at.io("read", source))?;
+        let stat = found.stat(&file.path)?;
         let stamp = Stamp::of(&stat);
         Ok(stat.is_file().then(|| cache.find(&stamp)).flatten().map(|print| {
             file.read(print, &stat);
@@ -310,8 +309,7 @@ pub fn stat_digest(path: &Path, options: &Options) -> Result<ObjectId, Error> {
         .files
         .par_iter()
         .map(|relative| {
-            let at = found.locate(relative);
-            let stat = fs::symlink_metadata(&at.real).map_err(|source| at.io("read", source))?;
+            let stat = found.stat(relative)?;
             Ok((&relative[..], stat.size(), is_exec(&stat), mtime_ns(&stat)))
         })
         .collect::<Result<Vec<_>, Error>>()?;
@@ -361,6 +359,16 @@ struct Found {
 }
 
 impl Found {
+    /// Asks the system about a file, without opening it.
+    fn stat(&self, relative: &[u8]) -> Result<Metadata, Error> {
+        let stat = if self.is_file {
+            fs::symlink_metadata(&self.real)
+        } else {
+            fs::symlink_metadata(self.real.join(OsStr::from_bytes(relative)))
+        };
+        stat.map_err(|source| self.locate(relative).io("read", source))
+    }
+
     fn locate(&self, relative: &[u8]) -> Located {
         if self.is_file {
             return Located { real: self.real.clone(), shown: self.shown.clone() };
