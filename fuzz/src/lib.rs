@@ -94,7 +94,8 @@ pub fn checkpoint(bytes: &[u8]) {
     ];
     let (choice, rest) = chosen(bytes);
     in_directory(&[(NAMES[choice % NAMES.len()], rest)], |dir| {
-        let tree = walk::observe(dir, &Options::new(Digests::Blake3), &|_| {}).expect("the directory is there");
+        let tree =
+            walk::observe(dir, &Options::new(Digests::Blake3), &|_| {}).expect("the directory is there");
         let _ = weights::observe(&tree, dir);
     });
 }
@@ -204,10 +205,13 @@ pub fn safetensors(bytes: &[u8]) {
 
 /// An index of shards beside one empty shard.
 pub fn shard_index(bytes: &[u8]) {
-    let files: [(&str, &[u8]); 2] =
-        [("model.safetensors.index.json", bytes), ("model-00001-of-00002.safetensors", b"\x02\0\0\0\0\0\0\0{}")];
+    let files: [(&str, &[u8]); 2] = [
+        ("model.safetensors.index.json", bytes),
+        ("model-00001-of-00002.safetensors", b"\x02\0\0\0\0\0\0\0{}"),
+    ];
     in_directory(&files, |dir| {
-        let tree = walk::observe(dir, &Options::new(Digests::Blake3), &|_| {}).expect("the directory is there");
+        let tree =
+            walk::observe(dir, &Options::new(Digests::Blake3), &|_| {}).expect("the directory is there");
         let _ = weights::observe(&tree, dir);
     });
 }

@@ -11,10 +11,10 @@ use ledger::log::key::possession_message;
 use ledger::model::content::{Entry, Node, Sums, Tensor, Tensors, What, build_node, build_sums};
 use ledger::model::{
     About, Benchmark, Binding, Bytes, Checkpoint, Claimed, Code, Config, Container, Contract, Dataset,
-    Decision, DeploymentAction, Dirt, End, Environment, Eval, Facts, Fixed, Format, Genesis, Hardware, Harness,
-    Holder, Import, Installed, Interpreter, Key, Kind, LockFile, Metric, Model, Name, NameAction, Note, Outcome,
-    Plan, Policy, Private, PromotionAction, Record, Revocation, Role, Start, Status, Submodule, Target, Task,
-    TypedId, encode, project,
+    Decision, DeploymentAction, Dirt, End, Environment, Eval, Facts, Fixed, Format, Genesis, Hardware,
+    Harness, Holder, Import, Installed, Interpreter, Key, Kind, LockFile, Metric, Model, Name, NameAction,
+    Note, Outcome, Plan, Policy, Private, PromotionAction, Record, Revocation, Role, Start, Status,
+    Submodule, Target, Task, TypedId, encode, project,
 };
 use serde_json::{Value, json};
 
