@@ -4,7 +4,7 @@
 //! found and its id is given again. Which run a checkpoint belongs to is never guessed: it is named, or the
 //! one attempt that was under way when the files were written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::capture::dataset;
@@ -14,7 +14,6 @@ use crate::capture::walk::{self, Options, Reading, Root, Tree};
 use crate::capture::weights::{self, Weights};
 use crate::id::{Digests, ObjectId};
 use crate::ledger::{Ledger, Outcome, Signer, StagedClaim};
-use crate::model::content::escape;
 use crate::model::{self, About, Checkpoint, Dataset, Kind, Model, Name, Note, Private, TypedId};
 use crate::store::Batch;
 

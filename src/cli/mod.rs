@@ -12,6 +12,7 @@ mod backup;
 mod cat;
 mod child;
 mod completions;
+mod diff;
 mod doctor;
 mod entries;
 mod error;
@@ -34,6 +35,7 @@ mod prove;
 mod reading;
 mod record;
 mod record_eval;
+mod report;
 mod revoke;
 mod run;
 mod sequence;
@@ -124,6 +126,7 @@ enum Command {
     Log(log::Args),
     Ls(ls::Args),
     Trace(trace::Args),
+    Diff(diff::Args),
     Fsck(fsck::Args),
     Backup(backup::Args),
     Adopt(adopt::Args),
@@ -157,6 +160,7 @@ fn dispatch(command: Option<&Command>, context: &Context) -> Result<Answer, Fail
         Some(Command::Log(args)) => log::run(args, context),
         Some(Command::Ls(args)) => ls::run(args, context),
         Some(Command::Trace(args)) => trace::run(args, context),
+        Some(Command::Diff(args)) => diff::run(args, context),
         Some(Command::Fsck(args)) => fsck::run(args, context),
         Some(Command::Backup(args)) => backup::run(args, context),
         Some(Command::Adopt(args)) => adopt::run(args, context),

@@ -8,6 +8,7 @@
 mod backup;
 mod configs;
 mod datasets;
+mod diff;
 mod environments;
 mod fork;
 mod freeze;
@@ -24,4 +25,5 @@ mod questions;
 mod record;
 mod run;
 mod support;
+mod tensors;
 mod verify;
