@@ -21,7 +21,7 @@ use pages::Pages;
 use rows::{join, number, typed, typed_key};
 use table::Table;
 
-pub use advance::{Error, Signatures, advance};
+pub use advance::{Error, Folded, Signatures, Told, advance, advance_telling};
 pub use fold::{Checks, RULES, Reason, Standing};
 pub use pages::Source;
 pub use rows::{AttemptRow, DigestRole, KeyRow, Mark, MarkTarget, NameRow, Place, RunRow};
