@@ -47,9 +47,10 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     let under = ledger.head_of(args.at)?;
     let head = under.head.head();
     let mut answer = Answer::new("ledger.prove/1");
+    let asked = Asked { under: &under, args, ledger: &ledger, context };
     let proven = match (&args.id, args.since) {
-        (Some(text), _) => statement(text, &under, args, &ledger, context, &mut answer)?,
-        (None, since) => continuation(since.unwrap_or(0), &under, args, &ledger, context, &mut answer)?,
+        (Some(text), _) => asked.statement(text, &mut answer)?,
+        (None, since) => asked.continuation(since.unwrap_or(0), &mut answer)?,
     };
     answer.set("size", head.size);
     answer.set("root", head.root.to_hex());
@@ -81,65 +82,65 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
-fn statement(
-    text: &str,
-    under: &Under,
-    args: &Args,
-    ledger: &Ledger,
-    context: &Context,
-    answer: &mut Answer,
-) -> Result<Proven, Failure> {
-    let (index, size) = (find(text, ledger, context)?, under.head.head().size);
-    if index >= size {
-        let message = format!("statement {index} came after the head of {size} statements");
-        return Err(Failure::new("no-head", Exit::Unknown, message)
-            .hint("prove it under the newest head: leave out --at"));
-    }
-    let bytes = ledger.statement_bytes(index)?;
-    let id = crate::id::statement_id(&bytes);
-    let proven = ledger.prove_statement(index, under, args.receipt)?;
-    context.ui.talk(format!("statement {index} of {size}  {id}"));
-    // A place in the log is all that is proven; whoever gets the file should not take it for more.
-    match ledger.state().statement(id).map(|(_, standing)| standing) {
-        Some(Standing::Accepted) => {}
-        Some(Standing::Rejected(reason)) => {
-            context.ui.warn(format!("the statement is in the log and was rejected: {reason}"));
-        }
-        Some(Standing::Unknown) | None => {
-            context.ui.warn("the statement is in the log, and is of newer rules than this program's");
-        }
-    }
-    if let Some(path) = &args.statement {
-        save(&context.path(path), &bytes)?;
-    }
-    answer.set("index", index);
-    answer.set("statement", id.to_hex());
-    answer.set("statement_base64", base64(&bytes));
-    Ok(proven)
+/// What is to be proven from, and how.
+struct Asked<'a> {
+    under: &'a Under,
+    args: &'a Args,
+    ledger: &'a Ledger,
+    context: &'a Context,
 }
 
-fn continuation(
-    old: u64,
-    under: &Under,
-    args: &Args,
-    ledger: &Ledger,
-    context: &Context,
-    answer: &mut Answer,
-) -> Result<Proven, Failure> {
-    let size = under.head.head().size;
-    if old > size {
-        let message = format!("a head of {size} statements cannot continue one of {old}");
-        return Err(Failure::new("no-head", Exit::Unknown, message).hint("ledger head"));
+impl Asked<'_> {
+    fn statement(&self, text: &str, answer: &mut Answer) -> Result<Proven, Failure> {
+        let Self { under, args, ledger, context } = *self;
+        let (index, size) = (find(text, ledger, context)?, under.head.head().size);
+        if index >= size {
+            let message = format!("statement {index} came after the head of {size} statements");
+            return Err(Failure::new("no-head", Exit::Unknown, message)
+                .hint("prove it under the newest head: leave out --at"));
+        }
+        let bytes = ledger.statement_bytes(index)?;
+        let id = crate::id::statement_id(&bytes);
+        let proven = ledger.prove_statement(index, under, args.receipt)?;
+        context.ui.talk(format!("statement {index} of {size}  {id}"));
+        // A place in the log is all that is proven; whoever gets the file should not take it for more.
+        match ledger.state().statement(id).map(|(_, standing)| standing) {
+            Some(Standing::Accepted) => {}
+            Some(Standing::Rejected(reason)) => {
+                context.ui.warn(format!("the statement is in the log and was rejected: {reason}"));
+            }
+            Some(Standing::Unknown) | None => {
+                context.ui.warn("the statement is in the log, and is of newer rules than this program's");
+            }
+        }
+        if let Some(path) = &args.statement {
+            save(&context.path(path), &bytes)?;
+        }
+        answer.set("index", index);
+        answer.set("statement", id.to_hex());
+        answer.set("statement_base64", base64(&bytes));
+        Ok(proven)
     }
-    if old == 0 && args.receipt {
-        return Err(Failure::usage("there are no receipts from the empty log, which every log continues")
+
+    fn continuation(&self, old: u64, answer: &mut Answer) -> Result<Proven, Failure> {
+        let Self { under, args, ledger, context } = *self;
+        let size = under.head.head().size;
+        if old > size {
+            let message = format!("a head of {size} statements cannot continue one of {old}");
+            return Err(Failure::new("no-head", Exit::Unknown, message).hint("ledger head"));
+        }
+        if old == 0 && args.receipt {
+            return Err(Failure::usage(
+                "there are no receipts from the empty log, which every log continues",
+            )
             .hint("begin at a head that somebody has: --since N"));
+        }
+        let proven = ledger.prove_continuation(old, under, args.receipt)?;
+        context.ui.talk(format!("from {old} statements to {size}"));
+        answer.set("since", old);
+        answer.set("since_root", ledger.past_root(old)?.to_hex());
+        Ok(proven)
     }
-    let proven = ledger.prove_continuation(old, under, args.receipt)?;
-    context.ui.talk(format!("from {old} statements to {size}"));
-    answer.set("since", old);
-    answer.set("since_root", ledger.past_root(old)?.to_hex());
-    Ok(proven)
 }
 
 /// Finds the statement that is meant: by its index or id, or as the first that stated an object.
