@@ -22,7 +22,7 @@ use ledger::index::{Extent, Index, Posting};
 use ledger::ledger::{Draft, Home, Ledger, StagedClaim};
 use ledger::lineage::{self, Lineage};
 use ledger::model::{
-    Benchmark, Checkpoint, Dataset, Encoded, Eval, Fixed, Kind, Note, Record, Start, TypedId, encode,
+    Benchmark, Binding, Checkpoint, Dataset, Encoded, Eval, Fixed, Kind, Note, Record, Start, TypedId, encode,
 };
 use ledger::state::Place;
 use people::{Person, found, plan};
@@ -121,18 +121,10 @@ impl Scene {
             }
             3 => {
                 let of = self.earlier(Kind::Checkpoint, choice / 5).filter(|_| !is_early);
-                let record = Eval {
-                    // Weights that are recorded later, if at all: the subject is content.
-                    subject: tree("weights", n + choice % 4),
-                    of,
-                    benchmark: encode(&Benchmark { name: "b".into(), definition: None }).unwrap().id,
-                    results: vec![],
-                    start: None,
-                    binding: "asserted".into(),
-                    metrics: vec![],
-                    partial: None,
-                    format: "json".into(),
-                };
+                // Weights that are recorded later, if at all: the subject is content.
+                let subject = tree("weights", n + choice % 4);
+                let benchmark = encode(&Benchmark::named("b")).unwrap().id;
+                let record = Eval { of, ..Eval::new(subject, benchmark, Binding::Asserted, "json") };
                 self.claim(&mut draft, &record, &[]);
             }
             _ => {

@@ -125,7 +125,19 @@ pub fn compare_plans(
         && a != b
         && drift.differences.iter().all(|difference| difference.part != "lock")
     {
-        note(&mut drift, "environment", "", a.short(), b.short());
+        let (a, b): (Environment, Environment) = (ledger.record(a.id)?, staged(inputs, b)?);
+        let python = |environment: &Environment| match &environment.interpreter {
+            Some(found) => format!("{} {}", found.name, found.version),
+            None => ABSENT.to_owned(),
+        };
+        note(&mut drift, "environment", "interpreter", python(&a), python(&b));
+        let platform = |environment: &Environment| format!("{} {}", environment.os, environment.arch);
+        note(&mut drift, "environment", "platform", platform(&a), platform(&b));
+        let quality = |environment: &Environment| {
+            environment.lock.as_ref().map_or(ABSENT.to_owned(), |lock| lock.quality.clone())
+        };
+        note(&mut drift, "environment", "lock", quality(&a), quality(&b));
+        drift.same.retain(|part| part != "environment");
     }
     Ok((drift.differences, drift.same))
 }

@@ -3,13 +3,12 @@
 //! The format is eight bytes of header length, a JSON header, and the tensors' bytes without gaps. Nothing here
 //! interprets an element, and nothing here knows which file belongs to which checkpoint.
 
-use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::io::{self, Read};
 use std::path::Path;
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::capture::walk;
 use crate::id::{Digests, Hasher, ObjectId};
@@ -17,6 +16,12 @@ use crate::model::content::{Tensor, escape};
 
 /// The header may have this many bytes; writers of the format hold themselves to the same limit.
 const MAX_HEADER: u64 = 100_000_000;
+/// More tensors than this have no record that would hold them; the largest public models have some 100,000.
+const MAX_TENSORS: usize = 400_000;
+/// Bytes of all names together, for the same reason.
+const MAX_NAMES: usize = 32 << 20;
+/// No library has tensors of more dimensions.
+const MAX_DIMENSIONS: usize = 64;
 
 /// Why a file could not be read as safetensors.
 #[derive(Debug, thiserror::Error)]
@@ -108,13 +113,46 @@ pub fn element_bits(dtype: &str) -> Option<u64> {
     })
 }
 
+/// Returns the bytes of a tensor, or `None` for an unknown type or a shape that no bytes can have.
+pub(crate) fn bytes_of(dtype: &str, shape: &[u64]) -> Option<u64> {
+    // A dimension of 2^63 must not wrap into a plausible size.
+    let elements = shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size))?;
+    let bits = elements.checked_mul(element_bits(dtype)?)?;
+    if bits % 8 == 0 { Some(bits / 8) } else { None }
+}
+
 /// What the header says of one tensor.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Described {
     dtype: String,
+    #[serde(deserialize_with = "shape")]
     shape: Vec<u64>,
     data_offsets: (u64, u64),
+}
+
+/// Reads a shape, and no more of it than any tensor has.
+fn shape<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
+    struct Sizes;
+    impl<'de> Visitor<'de> for Sizes {
+        type Value = Vec<u64>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of sizes")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<u64>, A::Error> {
+            let mut sizes = Vec::new();
+            while let Some(size) = seq.next_element()? {
+                if sizes.len() == MAX_DIMENSIONS {
+                    return Err(de::Error::custom(format_args!("more than {MAX_DIMENSIONS} dimensions")));
+                }
+                sizes.push(size);
+            }
+            Ok(sizes)
+        }
+    }
+    deserializer.deserialize_seq(Sizes)
 }
 
 fn read_from(mut file: impl Read, size: u64) -> Result<Contents, Error> {
@@ -170,25 +208,26 @@ fn parse_header(header: &[u8], data: u64) -> Result<Vec<(String, Described)>, Da
         return Err(Damage::Header("it does not begin with `{`".into()));
     }
     let Header(mut tensors) =
-        serde_json::from_slice(header).map_err(|error| Damage::Header(error.to_string()))?;
+        serde_json::from_slice(header).map_err(|error| Damage::Header(clipped(&error.to_string())))?;
+    // JSON readers silently keep one of two equal names, and which one differs.
+    tensors.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    if let Some(pair) = tensors.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        return Err(Damage::Header(format!("`{}` stands twice", escape(clipped(&pair[0].0).as_bytes()))));
+    }
     tensors.sort_by_key(|(_, tensor)| tensor.data_offsets);
     let mut next = 0;
     for (name, Described { dtype, shape, data_offsets: (start, end) }) in &tensors {
         if *start != next {
-            return Err(Damage::Offset { name: name.clone(), expected: next, found: *start });
+            return Err(Damage::Offset { name: clipped(name), expected: next, found: *start });
         }
         let bytes = end.checked_sub(*start).ok_or_else(|| {
-            Damage::Header(format!("tensor `{}` ends before it begins", escape(name.as_bytes())))
+            Damage::Header(format!("tensor `{}` ends before it begins", escape(clipped(name).as_bytes())))
         })?;
-        let wrong = || Damage::Size { name: name.clone(), found: bytes };
-        // A dimension of 2^63 must not wrap into a plausible size.
-        let elements =
-            shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size)).ok_or_else(wrong)?;
-        if let Some(bits) = element_bits(dtype) {
-            let bits = elements.checked_mul(bits).ok_or_else(wrong)?;
-            if bits % 8 != 0 || bits / 8 != bytes {
-                return Err(wrong());
-            }
+        let wrong = || Damage::Size { name: clipped(name), found: bytes };
+        // The bytes of an unknown type are not held to its shape, but no shape may wrap.
+        let elements = shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
+        if elements.is_none() || element_bits(dtype).is_some() && bytes_of(dtype, shape) != Some(bytes) {
+            return Err(wrong());
         }
         next = *end;
     }
@@ -202,7 +241,16 @@ fn parse_header(header: &[u8], data: u64) -> Result<Vec<(String, Described)>, Da
     Ok(tensors)
 }
 
-/// The header with every name once. JSON readers silently keep one of two equal names, and which one differs.
+/// Returns the beginning of a text, which may be as long as a header.
+fn clipped(text: &str) -> String {
+    const MOST: usize = 200;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The tensors of a header, which may still hold a name twice.
 struct Header(Vec<(String, Described)>);
 
 impl<'de> Deserialize<'de> for Header {
@@ -216,23 +264,70 @@ impl<'de> Deserialize<'de> for Header {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
-                let (mut tensors, mut known) = (Vec::new(), HashSet::new());
+                let (mut tensors, mut names, mut has_metadata) = (Vec::new(), 0, false);
                 while let Some(name) = map.next_key::<String>()? {
-                    if !known.insert(name.clone()) {
-                        let name = escape(name.as_bytes());
-                        return Err(de::Error::custom(format_args!("`{name}` stands twice")));
-                    }
                     if name == "__metadata__" {
-                        // Free text of the writer; it says nothing that a loader acts on.
-                        map.next_value::<BTreeMap<String, String>>()?;
-                    } else {
-                        tensors.push((name, map.next_value()?));
+                        if has_metadata {
+                            return Err(de::Error::custom("`__metadata__` stands twice"));
+                        }
+                        has_metadata = true;
+                        map.next_value::<Metadata>()?;
+                        continue;
                     }
+                    names += name.len();
+                    if tensors.len() == MAX_TENSORS || names > MAX_NAMES {
+                        let most =
+                            format_args!("more than {MAX_TENSORS} tensors or {MAX_NAMES} bytes of names");
+                        return Err(de::Error::custom(most));
+                    }
+                    tensors.push((name, map.next_value()?));
                 }
                 Ok(Header(tensors))
             }
         }
         deserializer.deserialize_map(Names)
+    }
+}
+
+/// Free text of the writer, which says nothing that a loader acts on: it must be text, and is not kept.
+struct Metadata;
+
+impl<'de> Deserialize<'de> for Metadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Texts;
+        impl<'de> Visitor<'de> for Texts {
+            type Value = Metadata;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of texts")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Metadata, A::Error> {
+                while map.next_entry::<Text, Text>()?.is_some() {}
+                Ok(Metadata)
+            }
+        }
+        deserializer.deserialize_map(Texts)
+    }
+}
+
+struct Text;
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl Visitor<'_> for Any {
+            type Value = Text;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text")
+            }
+
+            fn visit_str<E>(self, _: &str) -> Result<Text, E> {
+                Ok(Text)
+            }
+        }
+        deserializer.deserialize_str(Any)
     }
 }
 
@@ -304,6 +399,7 @@ mod tests {
                     "b":{{"dtype":"U8","shape":[4],"data_offsets":{second}}}}}"#
             )
         };
+        let long = format!("\"{}\"", "n".repeat(MAX_NAMES + 1));
         for (why, header) in [
             ("two of one name", TWO.replace("\"w\"", "\"b\"")),
             ("metadata twice", r#"{"__metadata__":{},"__metadata__":{}}"#.into()),
@@ -327,10 +423,26 @@ mod tests {
             ("something after it", format!("{TWO}{{}}")),
             ("nothing", String::new()),
             ("depth", "{\"a\":".repeat(100_000)),
+            ("depth in a field", one("U8", &"[".repeat(100_000), "[0,8]")),
+            ("more dimensions than any tensor", one("U8", &format!("[{}8]", "1,".repeat(64)), "[0,8]")),
+            ("a name longer than all names may be", one("U8", "[8]", "[0,8]").replace("\"t\"", &long)),
         ] {
             assert!(parsed(&file(&header, b"bbbbwwww")).is_err(), "{why} must be refused");
         }
         let huge = [&u64::MAX.to_le_bytes()[..], b"{}"].concat();
         assert!(read_from(&huge[..], u64::MAX).is_err(), "the claimed length is not allocated");
+    }
+
+    #[test]
+    fn more_tensors_than_a_record_holds_are_refused_and_named_shortly() {
+        let one = |name: usize| format!(r#""{name}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#);
+        let header = |count: usize| format!("{{{}}}", (0..count).map(one).collect::<Vec<_>>().join(","));
+        assert_eq!(parsed(&file(&header(1000), b"")).unwrap().tensors.len(), 1000);
+        let error = parsed(&file(&header(MAX_TENSORS + 1), b"")).unwrap_err();
+        assert!(error.contains("more than 400000 tensors"), "{error}");
+        let name = "n".repeat(1 << 20);
+        let header = format!(r#"{{"{name}":{{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}}}"#);
+        let error = parsed(&file(&header, b"12")).unwrap_err();
+        assert!(error.len() < 400, "{} bytes of message", error.len());
     }
 }

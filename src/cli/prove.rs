@@ -44,14 +44,20 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     let ledger = context.open()?;
-    let under = ledger.head_of(args.at)?;
-    let head = under.head.head();
     let mut answer = Answer::new("ledger.prove/1");
-    let asked = Asked { under: &under, args, ledger: &ledger, context };
-    let proven = match (&args.id, args.since) {
-        (Some(text), _) => asked.statement(text, &mut answer)?,
-        (None, since) => asked.continuation(since.unwrap_or(0), &mut answer)?,
+    let (proven, under) = match (&args.id, args.since) {
+        (Some(text), _) => {
+            let place = find(text, &ledger, context)?;
+            let under = ledger.head_over(place, args.at)?;
+            (statement(place, &under, args, &ledger, context, &mut answer)?, under)
+        }
+        (None, since) => {
+            let under = ledger.head_of(args.at)?;
+            (continuation(since.unwrap_or(0), &under, args, &ledger, context, &mut answer)?, under)
+        }
     };
+    let head = under.head.head();
+    answer.set("origin", head.origin.clone());
     answer.set("size", head.size);
     answer.set("root", head.root.to_hex());
     let (bytes, is_text) = match &proven {
@@ -82,71 +88,78 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
-/// What is to be proven from, and how.
-struct Asked<'a> {
-    under: &'a Under,
-    args: &'a Args,
-    ledger: &'a Ledger,
-    context: &'a Context,
-}
-
-impl Asked<'_> {
-    fn statement(&self, text: &str, answer: &mut Answer) -> Result<Proven, Failure> {
-        let Self { under, args, ledger, context } = *self;
-        let (index, size) = (find(text, ledger, context)?, under.head.head().size);
-        if index >= size {
-            let message = format!("statement {index} came after the head of {size} statements");
-            return Err(Failure::new("no-head", Exit::Unknown, message)
-                .hint("prove it under the newest head: leave out --at"));
-        }
-        let bytes = ledger.statement_bytes(index)?;
-        let id = crate::id::statement_id(&bytes);
-        let proven = ledger.prove_statement(index, under, args.receipt)?;
+fn statement(
+    place: u64,
+    under: &Under,
+    args: &Args,
+    ledger: &Ledger,
+    context: &Context,
+    answer: &mut Answer,
+) -> Result<Proven, Failure> {
+    let (segment, index) = ledger.segment(place);
+    let size = under.head.head().size;
+    if index >= size {
+        let message = format!("statement {index} came after the head of {size} statements");
+        return Err(Failure::new("no-head", Exit::Unknown, message)
+            .hint("prove it under the newest head: leave out --at"));
+    }
+    let bytes = ledger.statement_bytes(place)?;
+    let id = crate::id::statement_id(&bytes);
+    let proven = ledger.prove_statement(place, under, args.receipt)?;
+    if segment.ledger == ledger.id() {
         context.ui.talk(format!("statement {index} of {size}  {id}"));
-        // A place in the log is all that is proven; whoever gets the file should not take it for more.
-        match ledger.state().statement(id).map(|(_, standing)| standing) {
-            Some(Standing::Accepted) => {}
-            Some(Standing::Rejected(reason)) => {
-                context.ui.warn(format!("the statement is in the log and was rejected: {reason}"));
-            }
-            Some(Standing::Unknown) | None => {
-                context.ui.warn("the statement is in the log, and is of newer rules than this program's");
-            }
-        }
-        if let Some(path) = &args.statement {
-            save(&context.path(path), &bytes)?;
-        }
-        answer.set("index", index);
-        answer.set("statement", id.to_hex());
-        answer.set("statement_base64", base64(&bytes));
-        Ok(proven)
+    } else {
+        let of = &segment.ledger.to_hex()[..8];
+        context.ui.talk(format!("statement {index} of {size}  {id}  in the log of ledger {of}"));
     }
-
-    fn continuation(&self, old: u64, answer: &mut Answer) -> Result<Proven, Failure> {
-        let Self { under, args, ledger, context } = *self;
-        let size = under.head.head().size;
-        if old > size {
-            let message = format!("a head of {size} statements cannot continue one of {old}");
-            return Err(Failure::new("no-head", Exit::Unknown, message).hint("ledger head"));
+    // A place in the log is all that is proven; whoever gets the file should not take it for more.
+    match ledger.state().statement(id).map(|(_, standing)| standing) {
+        Some(Standing::Accepted) => {}
+        Some(Standing::Rejected(reason)) => {
+            context.ui.warn(format!("the statement is in the log and was rejected: {reason}"));
         }
-        if old == 0 && args.receipt {
-            return Err(Failure::usage(
-                "there are no receipts from the empty log, which every log continues",
-            )
-            .hint("begin at a head that somebody has: --since N"));
+        Some(Standing::Unknown) | None => {
+            context.ui.warn("the statement is in the log, and is of newer rules than this program's");
         }
-        let proven = ledger.prove_continuation(old, under, args.receipt)?;
-        context.ui.talk(format!("from {old} statements to {size}"));
-        answer.set("since", old);
-        answer.set("since_root", ledger.past_root(old)?.to_hex());
-        Ok(proven)
     }
+    if let Some(path) = &args.statement {
+        save(&context.path(path), &bytes)?;
+    }
+    answer.set("place", place);
+    answer.set("index", index);
+    answer.set("statement", id.to_hex());
+    answer.set("statement_base64", base64(&bytes));
+    Ok(proven)
 }
 
-/// Finds the statement that is meant: by its index or id, or as the first that stated an object.
+fn continuation(
+    old: u64,
+    under: &Under,
+    args: &Args,
+    ledger: &Ledger,
+    context: &Context,
+    answer: &mut Answer,
+) -> Result<Proven, Failure> {
+    let size = under.head.head().size;
+    if old > size {
+        let message = format!("a head of {size} statements cannot continue one of {old}");
+        return Err(Failure::new("no-head", Exit::Unknown, message).hint("ledger head"));
+    }
+    if old == 0 && args.receipt {
+        return Err(Failure::usage("there are no receipts from the empty log, which every log continues")
+            .hint("begin at a head that somebody has: --since N"));
+    }
+    let proven = ledger.prove_continuation(old, under, args.receipt)?;
+    context.ui.talk(format!("from {old} statements to {size}"));
+    answer.set("since", old);
+    answer.set("since_root", ledger.past_root(old)?.to_hex());
+    Ok(proven)
+}
+
+/// Finds the place of the statement that is meant: by itself, by the statement's id, or as the first that stated an object.
 fn find(text: &str, ledger: &Ledger, context: &Context) -> Result<u64, Failure> {
-    // Digits are an index as far as the log goes, and beyond it the beginning of an id.
-    let size = ledger.head().head().size;
+    // Digits are a place as far as the log goes, and beyond it the beginning of an id.
+    let size = ledger.places();
     if let Some(index) = text.parse().ok().filter(|index| *index < size && !text.starts_with('+')) {
         return Ok(index);
     }

@@ -5,17 +5,20 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, Subcommand};
 
-use crate::acts::{self, CheckpointRequest, EvalRequest, NamedContent, Recorded, Subject, Whose};
-use crate::id::Digests;
+use crate::acts::{self, CheckpointRequest, NamedContent, Recorded, Whose};
 use crate::ledger::{Ledger, Wanted};
-use crate::model::{Binding, Checkpoint, Kind, TypedId, content};
+use crate::model::{Kind, TypedId};
 
 use super::attempt::{is_higher_rank, parse};
 use super::error::Failure;
 use super::freeze::{parse_name, run_of};
 use super::gaps;
+use super::reading;
+use super::record_eval;
 use super::settings::Context;
-use super::ui::{Answer, Exit};
+use super::ui::Answer;
+
+pub(super) use super::record_eval::results_of;
 
 /// Record what came out of a run, or what goes into the next
 #[derive(Debug, ClapArgs)]
@@ -30,7 +33,7 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     Checkpoint(CheckpointArgs),
-    Eval(EvalArgs),
+    Eval(record_eval::Args),
     /// Record a dataset: a file or directory under a name
     #[command(
         before_help = "  ledger record dataset data/ --name train\n  ledger record dataset clean.csv --name train --from data:raw"
@@ -68,26 +71,8 @@ struct CheckpointArgs {
     /// Copy the bytes into the ledger
     #[arg(long)]
     store: bool,
-}
-
-/// Record the results of an evaluation that ran elsewhere
-#[derive(Debug, ClapArgs)]
-#[command(
-    before_help = "  ledger record eval results.json --subject out/step-300\n  ledger record eval r.json --subject ck:7f3a19 --benchmark digits"
-)]
-struct EvalArgs {
-    /// Result files
-    #[arg(value_name = "FILE", required = true)]
-    files: Vec<PathBuf>,
-    /// What was evaluated: a directory of weights or a checkpoint's id
-    #[arg(long, value_name = "DIR|CK")]
-    subject: Option<String>,
-    /// Name of the benchmark, or a file that defines it
-    #[arg(long, value_name = "NAME|FILE")]
-    benchmark: Option<String>,
-    /// Take a metric from a place in the results, as `accuracy=results.acc`
-    #[arg(long, value_name = "NAME=PATH")]
-    metric: Vec<String>,
+    #[command(flatten)]
+    reading: reading::Reads,
 }
 
 /// Record a file or directory under a name
@@ -114,6 +99,8 @@ struct ContentArgs {
     /// Copy the bytes into the ledger
     #[arg(long)]
     store: bool,
+    #[command(flatten)]
+    reading: reading::Reads,
 }
 
 /// Record a remark about anything in the ledger
@@ -140,7 +127,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
         let mut ledger = context.open()?;
         let recorded = match &args.what {
             What::Checkpoint(args) => checkpoint(args, &mut ledger, context)?,
-            What::Eval(args) => eval(args, &mut ledger, context)?,
+            What::Eval(args) => record_eval::run(args, &mut ledger, context)?,
             What::Dataset(args) => named(Kind::Dataset, args, &mut ledger, context)?,
             What::Model(args) => named(Kind::Model, args, &mut ledger, context)?,
             What::Note(args) => note(args, &mut ledger, context)?,
@@ -199,6 +186,7 @@ fn checkpoint(args: &CheckpointArgs, ledger: &mut Ledger, context: &Context) -> 
         parent,
         store: args.store,
         name: name.clone(),
+        reading: context.reading(args.reading),
     };
     let recorded = record_checkpoint(ledger, &request, context)?;
     if let Some(name) = &name {
@@ -238,93 +226,11 @@ pub(super) fn checkpoint_of_attempt(
     context: &Context,
 ) -> Result<TypedId, Failure> {
     let whose = Whose::AttemptOrEarlier(start);
-    let request = CheckpointRequest { path, whose, step: None, parent: None, store: false, name: None };
+    let reading = context.reading(reading::Reads::default());
+    let request =
+        CheckpointRequest { path, whose, step: None, parent: None, store: false, name: None, reading };
     let recorded = record_checkpoint(ledger, &request, context)?;
     Ok(tell(&recorded, context))
-}
-
-/// Reads a directory of weights, with progress.
-pub(super) fn observe_subject(path: &Path, context: &Context) -> Result<Subject, Failure> {
-    let progress = context.ui.progress("hashed", None);
-    Ok(acts::observe_subject(path, Digests::All, &|bytes| progress.add(bytes))?)
-}
-
-/// Returns the SHA-256 digests of a subject's files, which results may name.
-pub(super) fn sums(subject: &Subject) -> BTreeSet<String> {
-    subject.tree.files.iter().filter_map(|file| file.sha256).map(|sum| sum.to_hex()).collect()
-}
-
-fn eval(args: &EvalArgs, ledger: &mut Ledger, context: &Context) -> Result<Recorded, Failure> {
-    let Some(text) = &args.subject else {
-        let first = args.files.first().map(|file| file.display().to_string()).unwrap_or_default();
-        return Err(Failure::new(
-            "unbound-eval",
-            Exit::Unknown,
-            format!("`{first}` does not say which weights it measured"),
-        )
-        .hint(format!("ledger record eval {first} --subject DIR")));
-    };
-    let files: Vec<PathBuf> = args.files.iter().map(|file| context.path(file)).collect();
-    let path = context.path(Path::new(text));
-    let (subject, nodes, of, sums) = if path.exists() {
-        let seen = observe_subject(&path, context)?;
-        let of = acts::checkpoint_of(ledger, seen.subset.id)?;
-        let sums = sums(&seen);
-        (TypedId::new(Kind::Tree, seen.subset.id), seen.subset.nodes, of, sums)
-    } else {
-        let id = ledger.resolve(text, Wanted::Kind(Kind::Checkpoint), None)?;
-        let record: Checkpoint = ledger.record(id.id)?;
-        (record.weights, Vec::new(), Some(id), BTreeSet::new())
-    };
-    let request = EvalRequest {
-        subject,
-        nodes,
-        of,
-        benchmark: args.benchmark.clone(),
-        results: &files,
-        metrics: &metrics(&args.metric)?,
-        start: context.filled("LEDGER_ATTEMPT").and_then(parse),
-        binding: Binding::Asserted,
-        sums,
-    };
-    let key = context.key_file()?;
-    Ok(acts::record_eval(ledger, request, &context.signer(&key))?)
-}
-
-/// Parses `NAME=PATH` pairs.
-pub(super) fn metrics(flags: &[String]) -> Result<Vec<(String, String)>, Failure> {
-    let pair = |flag: &String| match flag.split_once('=') {
-        Some((name, path)) if !name.is_empty() => Ok((name.to_owned(), path.to_owned())),
-        _ => Err(Failure::usage(format!("`{flag}` is not NAME=PATH")).hint("--metric accuracy=results.acc")),
-    };
-    flags.iter().map(pair).collect()
-}
-
-/// Records results about a checkpoint that an attempt has just written.
-pub(super) fn results_of(
-    ledger: &mut Ledger,
-    path: &Path,
-    checkpoint: TypedId,
-    results: &[PathBuf],
-    start: TypedId,
-    context: &Context,
-) -> Result<(), Failure> {
-    let record: Checkpoint = ledger.record(checkpoint.id)?;
-    let seen = observe_subject(path, context)?;
-    let request = EvalRequest {
-        subject: record.weights,
-        nodes: Vec::<content::Object>::new(),
-        of: Some(checkpoint),
-        benchmark: None,
-        results,
-        metrics: &[],
-        start: Some(start),
-        binding: Binding::Asserted,
-        sums: sums(&seen),
-    };
-    let key = context.key_file()?;
-    tell(&acts::record_eval(ledger, request, &context.signer(&key))?, context);
-    Ok(())
 }
 
 fn named(
@@ -348,6 +254,7 @@ fn named(
         about,
         from,
         store: args.store,
+        reading: context.reading(args.reading),
     };
     let key = context.key_file()?;
     let mut entropy = context.entropy()?;

@@ -52,7 +52,7 @@ impl FromStr for Since {
 impl Since {
     /// Returns the index, which may be that of the next statement and no later one.
     pub(super) fn index(self, ledger: &Ledger) -> Result<u64, Failure> {
-        let size = ledger.head().head().size;
+        let size = ledger.places();
         match self {
             Self::Now => Ok(size),
             Self::Index(index) if index <= size => Ok(index),

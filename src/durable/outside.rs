@@ -36,9 +36,9 @@ pub fn replace(disk: &Arc<dyn Disk>, path: &Path, bytes: &[u8], mode: u32) -> Re
     write(disk, path, bytes, mode, |temp| temp.rename(path))
 }
 
-/// Writes a file that can be made again, in place of what is there, without waiting for the disk.
+/// Writes a file that can be made again in place of what is there, and does not wait for the disk.
 ///
-/// After a power cut it may be cut short or hold anything, so whoever reads it has to notice.
+/// After a power cut it may be torn, so whoever reads it has to notice.
 pub fn replace_derived(disk: &Arc<dyn Disk>, path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
     make_dirs(disk.as_ref(), folder(path))?;
     let (temp, mut file) = temp(disk, path, mode)?;
@@ -121,7 +121,7 @@ fn write<T>(
     Ok(published)
 }
 
-/// Creates a temporary file beside its target.
+/// Creates the temporary file beside `path` that is to take its place.
 fn temp(disk: &Arc<dyn Disk>, path: &Path, mode: u32) -> Result<(Temp, File), Error> {
     let name = path.file_name().ok_or_else(|| Error::NotPlain { path: path.to_owned() })?;
     let prefix = format!(".{}.tmp-", name.to_string_lossy());

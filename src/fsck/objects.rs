@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 use crate::durable::{self, Durable};
 use crate::id::StatementId;
-use crate::ledger::{Ledger, Stated, claims_of};
+use crate::ledger::{Ledger, Segment, Stated, claims_of};
 use crate::log::files;
 use crate::log::statement::Statement;
 use crate::model::content::{Node, Sums, Tensors, What};
@@ -24,30 +24,61 @@ use crate::store::{self, Store};
 use crate::verify::{Finding, Severity, chain_text, held};
 
 use super::shelf::Shelf;
-use super::{Error, Rebuilt, Report};
+use super::{Done, Error, Rebuilt, Report};
 
-/// Lists what is in the store, and names what has no business there.
+/// Lists what is in the store, and checks every pack and every object in it.
+///
+/// What is found out about packs, and what has no business in the store, is returned, to be told after the log.
 pub(super) fn list<'a>(
     durable: &Durable,
     progress: &'a super::Progress<'a>,
     report: &mut Report,
-) -> Result<(Shelf<'a>, Vec<Finding>), Error> {
-    let (ids, strays) = Store::new(durable.clone()).listed().map_err(disk)?;
-    let stray = |at: String, text: &str| Finding::new(Severity::Warn, "stray", text).at(at);
-    let strays =
-        strays.iter().map(|path| stray(path.display().to_string(), "no object has a file of this name"));
-    let packs = durable.list(Path::new(store::PACKS))?;
-    let packs = packs.iter().map(|entry| format!("packs/{}", entry.name.to_string_lossy()));
-    let strays = strays.chain(packs.map(|at| stray(at, "packs are not written yet"))).collect();
+) -> Result<(Shelf<'a>, Report), Error> {
+    let store = Store::new(durable.clone());
+    let mut found = Report::default();
+    let (ids, strays) = store.listed().map_err(disk)?;
+    for path in strays {
+        found.warn("stray", path.display().to_string(), "no object has a file of this name");
+    }
     report.objects = ids.len() as u64;
-    Ok((Shelf::new(Store::new(durable.clone()), ids, Some(progress)), strays))
+    let mut shelf = Shelf::new(store.clone(), ids, Some(progress));
+    let (packs, strays) = store.packs().map_err(disk)?;
+    for path in strays {
+        found.warn("stray", path.display().to_string(), "no pack has this name");
+    }
+    for name in packs {
+        let path = store::pack_place(name).display().to_string();
+        let checked = match store.check_pack(name, &|bytes| progress(Done::Bytes(bytes))) {
+            Ok(checked) => checked,
+            // It has been written anew under another name since it was listed.
+            Err(store::Error::Missing { .. }) => continue,
+            Err(error) => {
+                found.damaged("pack", path, chain_text(&error));
+                continue;
+            }
+        };
+        if let Some(wrong) = checked.wrong {
+            found.damaged("pack", path.clone(), wrong);
+        }
+        for (id, size) in checked.sound {
+            shelf.add_packed(id, true);
+            report.objects += 1;
+            report.bytes += size;
+        }
+        for (id, error) in checked.damaged {
+            shelf.add_packed(id, false);
+            report.objects += 1;
+            found.damaged("object", path.clone(), chain_text(&error));
+        }
+    }
+    Ok((shelf, found))
 }
 
 /// Hashes the objects that nothing needs, and tells what was found out about all of them.
 pub(super) fn finish(need: Need<'_>, log: Option<&Rebuilt>, report: &mut Report) {
     let shelf = need.shelf;
     shelf.read_rest();
-    report.bytes = shelf.bytes();
+    report.bytes += shelf.bytes();
     for (id, error) in shelf.wrong() {
         report.damaged("object", store::place(id).display().to_string(), chain_text(&error));
     }
@@ -60,22 +91,25 @@ pub(super) fn finish(need: Need<'_>, log: Option<&Rebuilt>, report: &mut Report)
 pub(super) fn lacking(ledger: &Ledger, store: &Store, report: &mut Report) -> Result<(), Error> {
     let shelf = Shelf::new(store.clone(), store.ids().map_err(disk)?, None);
     let mut need = Need::new(&shelf);
-    let (log, state, size) = (ledger.log(), ledger.state(), ledger.head().head().size);
-    let read = log.statements_together::<files::Error>(size, 0, &mut |first, entries| {
-        let indexed = entries.par_iter().enumerate();
-        let statements: Vec<_> = indexed
-            .filter_map(|(at, entry)| Some((first as u32 + at as u32, Statement::parse(entry).ok()?)))
-            .collect();
-        let is_accepted = |id| matches!(state.statement(id), Some((_, Standing::Accepted)));
-        let accepted = statements.iter().filter(|(_, statement)| is_accepted(statement.id));
-        need.claims(&accepted.map(|(index, statement)| (*index, statement)).collect::<Vec<_>>());
-        Ok(())
-    });
-    match read {
-        Err(files::Error::Disk(error)) => return Err(error.into()),
+    let state = ledger.state();
+    for Segment { log, first: base, size, .. } in ledger.segments() {
+        let read = log.statements_together::<files::Error>(size, 0, &mut |first, entries| {
+            let first = (base + first) as u32;
+            let indexed = entries.par_iter().enumerate();
+            let statements: Vec<_> = indexed
+                .filter_map(|(at, entry)| Some((first + at as u32, Statement::parse(entry).ok()?)))
+                .collect();
+            let is_accepted = |id| matches!(state.statement(id), Some((_, Standing::Accepted)));
+            let accepted = statements.iter().filter(|(_, statement)| is_accepted(statement.id));
+            need.claims(&accepted.map(|(index, statement)| (*index, statement)).collect::<Vec<_>>());
+            Ok(())
+        });
+        if let Err(files::Error::Disk(error)) = read {
+            return Err(error.into());
+        }
         // What else is wrong with the files has been said.
-        _ => need.tell(state, report),
     }
+    need.tell(state, report);
     Ok(())
 }
 

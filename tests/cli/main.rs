@@ -6,6 +6,10 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what a test cannot do without ends it")]
 
 mod backup;
+mod configs;
+mod datasets;
+mod environments;
+mod fork;
 mod freeze;
 mod golden;
 mod help;
@@ -13,6 +17,7 @@ mod init;
 mod join;
 mod keep;
 mod keys;
+mod packs;
 mod plumbing;
 mod prove;
 mod questions;
