@@ -38,6 +38,7 @@ mod revoke;
 mod run;
 mod sequence;
 mod settings;
+mod settle;
 mod show;
 mod show_eval;
 mod status;
@@ -45,6 +46,7 @@ mod trace;
 mod trust;
 mod ui;
 mod verify;
+mod watch;
 // One line for each command that is added.
 
 use std::ffi::OsString;

@@ -44,6 +44,7 @@ pub(super) fn check(
             Some(files) => fold(files, before, cached, told, &mut found)?,
             None => None,
         };
+        let is_told = found.is_damaged();
         report.findings.extend(found.findings.into_iter().map(|mut finding| {
             // Where files disagree, statements are named by their index in the log, and else by their place.
             let is_inside = |at: &str| at.starts_with("log/") || !is_whole;
@@ -51,13 +52,15 @@ pub(super) fn check(
                 finding.at.map(|at| if is_inside(&at) { format!("{}/{at}", dir.display()) } else { at });
             finding
         }));
-        report.statements += found.size;
         let Some(rebuilt) = rebuilt else {
-            report.size += first + found.size;
-            report.whole = first + found.whole;
-            report.damaged("parent", at, "the log that this ledger goes on from cannot be folded");
+            report.size = report.size.saturating_add(first).saturating_add(found.size);
+            report.whole = first.saturating_add(found.whole);
+            if !is_told {
+                report.damaged("parent", at, "the log that this ledger goes on from cannot be folded");
+            }
             return Ok(None);
         };
+        report.statements += found.size;
         let (size, root) = (rebuilt.head.head().size, rebuilt.head.head().root);
         if (size, root) != (parent.size, parent.root) || rebuilt.ledger() != Some(parent.ledger) {
             let text =

@@ -141,22 +141,22 @@ class Ledger:
                 require(len(places) == width or commit_waits, "it is beyond the head, and no commit waits")
 
     def check_pack(self, content, name):
-        """A pack of objects (packs.md). One that also lies elsewhere is good if any copy of it is."""
+        """A pack (packs.md): of several copies of an object one is good enough; a damaged page hides its rows."""
         number, index = (int.from_bytes(content[at:at + 8], "big") for at in (-48, -40))
-        size = index + 48 * number + 32 * -(-number // 84) + 48
-        require(content[:16] == b"ledger-pack/1\n\n\n" and len(content) == size, "it is no pack")
-        damaged = 0
-        for row in (index + 48 * at + 32 * (at // 84) for at in range(number)):
-            identity = content[row:row + 32]
-            begin, size = (int.from_bytes(content[row + at:row + at + 8], "big") for at in (32, 40))
+        end, wrong = index + 48 * number + 32 * -(-number // 84), 0
+        require(index >= 16 and len(content) == end + 48, "its end does not fit its size")
+        pages = [content[at:min(at + 84 * 48 + 32, end)] for at in range(index, end, 84 * 48 + 32)]
+        sound = [page[:-32] for page in pages if object_id(page[:-32]) == page[-32:]]
+        for row in (page[at:at + 48] for page in sound for at in range(0, len(page), 48)):
+            identity, begin, size = row[:32], int.from_bytes(row[32:40], "big"), int.from_bytes(row[40:], "big")
             if object_id(content[begin:begin + size]) == identity:
                 self.objects[identity] = content[begin:begin + size]
             else:
-                damaged += 1
+                wrong += 1
                 self.objects.setdefault(identity)
-                self.find(f"packs/{name}: {identity.hex()}", "its bytes have another id")
-        sound = name == content[-32:].hex() == object_id(content[:-32]).hex()
-        require(damaged or sound, "it is not the pack of its name")
+        require(not wrong, f"of its objects {wrong} have other bytes")
+        require(content[:16] == b"ledger-pack/1\n\n\n" and name == content[-32:].hex() == object_id(content[:-32]).hex(),
+                "it is not the pack of its name")
 
     def check_claims(self):
         """Follows every accepted claim to its object and its links, and these to all that they refer to."""
