@@ -197,8 +197,11 @@ fn checkpoint(args: &CheckpointArgs, ledger: &mut Ledger, context: &Context) -> 
     let progress = context.ui.progress("hashed", None);
     let add = |bytes| progress.add(bytes);
     let subject = match args.settle {
-        Some(_) => settle::wait(&path, limit, &context.ui, &|| acts::observe_checkpoint(&path, &request.reading, &add))?,
-        None => acts::observe_checkpoint(&path, &request.reading, &add).map_err(|error| wait_for_it(error, &args.path))?,
+        Some(_) => settle::wait(&path, limit, &context.ui, &|| {
+            acts::observe_checkpoint(&path, &request.reading, &add)
+        })?,
+        None => acts::observe_checkpoint(&path, &request.reading, &add)
+            .map_err(|error| wait_for_it(error, &args.path))?,
     };
     drop(progress);
     // While we waited the clock moved on, and so may the log have.

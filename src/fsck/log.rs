@@ -471,15 +471,6 @@ impl LogKeys {
 }
 
 impl Rebuilt {
-    /// Returns all logs that statements stand in, the own one last.
-    pub(super) fn segments(&self) -> Vec<Segment> {
-        let head = self.head.head();
-        let ledger = self.ledger().unwrap_or(LedgerId::from_bytes([0; 32]));
-        let (first, size, root) = (self.first(), head.size, head.root);
-        let own = Segment { log: self.log.clone(), ledger, first, size, root };
-        self.before.iter().cloned().chain([own]).collect()
-    }
-
     /// Returns the place of the own log's first statement.
     pub(super) fn first(&self) -> u64 {
         self.before.last().map_or(0, |last| last.first + last.size)
