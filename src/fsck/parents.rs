@@ -13,7 +13,7 @@ use crate::log::files;
 use crate::state::{Parent, State};
 use crate::verify::chain_text;
 
-use super::log::{Before, Files, check_files, fold};
+use super::log::{Before, Files, Told, check_files, fold};
 use super::{Error, Report, is_about_content};
 
 /// Checks the parents of a log whose own files are right; `None` when nothing can be rebuilt on them.
@@ -21,6 +21,7 @@ pub(super) fn check(
     durable: &Durable,
     (own, head, _): &Files,
     cached: Option<&State>,
+    told: &mut Told<'_>,
     report: &mut Report,
 ) -> Result<Option<Before>, Error> {
     let mut before = Before { state: State::new(), ..Before::default() };
@@ -40,7 +41,7 @@ pub(super) fn check(
         let files = check_files(&under, &mut found)?;
         let is_whole = files.is_some();
         let rebuilt = match files {
-            Some(files) => fold(files, before, cached, &mut found)?,
+            Some(files) => fold(files, before, cached, told, &mut found)?,
             None => None,
         };
         let is_told = found.is_damaged();

@@ -23,7 +23,7 @@ use crate::ledger::{self, Ledger};
 use crate::model::TypedId;
 
 pub use bytes::identify;
-pub(crate) use claim::contradiction;
+pub(crate) use claim::held;
 pub use marks::{Notice, compromised_keys, notices};
 pub(crate) use statement::chain_text;
 
