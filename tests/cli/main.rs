@@ -11,6 +11,7 @@ mod datasets;
 mod diff;
 mod environments;
 mod fork;
+mod evals;
 mod freeze;
 mod golden;
 mod help;
