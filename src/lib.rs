@@ -88,6 +88,7 @@
 //! | [`acts`] | capture meets ledger: freeze, start, end, record |
 //! | [`contract`] | expressions over facts: the filters of lists |
 //! | [`list`] | everything of one kind, as rows with fields |
+//! | [`diff`] | what differs between two checkpoints, or between the inputs of two runs |
 //! | [`lineage`] | what something came from, and what came from it |
 //! | [`verify`] | every check of a checkpoint and of the chain behind it, all findings |
 //! | [`fsck`] | every file of a ledger against what it must be |
@@ -106,6 +107,7 @@ pub mod capture;
 pub mod cli;
 pub mod codec;
 pub mod contract;
+pub mod diff;
 pub mod durable;
 pub mod fsck;
 pub mod id;

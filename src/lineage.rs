@@ -289,6 +289,9 @@ fn label(ledger: &Ledger, id: TypedId, claim: Option<&Stated>, bytes: &[u8]) -> 
     match claim.map(|claim| &claim.facts) {
         Some(Facts::Named { name: Some(name) }) => words.push(name.to_string()),
         Some(Facts::End { status }) => words.push(status.to_string()),
+        Some(Facts::Genesis { parent: Some((parent, size, _)), .. }) => {
+            words.push(format!("goes on from ledger {} at {size} statements", &parent.to_hex()[..8]));
+        }
         _ => {}
     }
     match id.kind {

@@ -34,6 +34,22 @@ const fn field(name: &'static str) -> Field {
 const METRICS: Field = Field { name: "metrics", is_map: true };
 
 impl What {
+    /// Every list that there is.
+    pub const ALL: [Self; 6] =
+        [Self::Runs, Self::Checkpoints, Self::Evals, Self::Datasets, Self::Models, Self::Keys];
+
+    /// Returns the word by which it is asked for.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Runs => "runs",
+            Self::Checkpoints => "checkpoints",
+            Self::Evals => "evals",
+            Self::Datasets => "datasets",
+            Self::Models => "models",
+            Self::Keys => "keys",
+        }
+    }
+
     const fn kind(self) -> Option<Kind> {
         match self {
             Self::Runs => Some(Kind::Plan),

@@ -5,6 +5,7 @@
 #[path = "people/mod.rs"]
 mod people;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +13,11 @@ use std::time::Duration;
 use ledger::durable::fault::{Fault, FaultDisk, Loss};
 use ledger::durable::{Disk, RealDisk};
 use ledger::fsck;
-use ledger::id::LedgerId;
-use ledger::ledger::{Error, Forked, Forker, Home, Ledger, Outcome, finish_fork};
+use ledger::id::{LedgerId, object_id};
+use ledger::ledger::{Draft, Error, Forked, Forker, Home, Ledger, Outcome, StagedClaim, finish_fork};
 use ledger::log::key::SigningKey;
-use ledger::state::Reason;
+use ledger::model::{Fixed, Kind, Note, TypedId, encode};
+use ledger::state::{Place, Reason, Standing};
 use ledger::verify::Severity;
 use people::{Person, admit, found, open, scratch, stage};
 use rayon::prelude::*;
@@ -165,6 +167,83 @@ fn a_crash_leaves_the_old_ledger_or_the_new_one() {
     // Both sides of the step are met, or nothing was walked.
     let stood = all.iter().filter(|(_, said)| said.as_ref().is_ok_and(|(_, _, stood)| *stood)).count();
     assert!(stood > 10 && stood < all.len() - 10, "{stood} of {}", all.len());
+}
+
+/// Appends notes, each with its number.
+fn append(ledger: &mut Ledger, numbers: std::ops::Range<u32>) {
+    let drafts: Vec<Draft> = numbers
+        .map(|n| {
+            let (mut nonce, subject) = ([0; 16], TypedId::new(Kind::Blob, object_id(b"x")));
+            nonce[..4].copy_from_slice(&n.to_be_bytes());
+            let note = Note { nonce: Fixed(nonce), subject, text: n.to_string() };
+            let encoded = encode(&note).unwrap();
+            let claims = vec![StagedClaim::new(&note, &encoded)];
+            Draft { objects: vec![encoded.bytes], claims }
+        })
+        .collect();
+    let said = ledger.append(&drafts, &Person::new(1).at(9)).unwrap();
+    assert!(said.iter().all(|(_, standing)| *standing == Standing::Accepted));
+}
+
+/// Bundles hold 256 statements, and logs begin anywhere on the line of places.
+#[test]
+fn places_lead_to_the_statements_of_long_logs() {
+    let dir = scratch();
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    found(&disk, dir.path(), &Person::new(1)).unwrap();
+    let mut said: Vec<String> = vec![String::new()];
+    for (nonce, range) in [(1, 0..300), (2, 300..520), (3, 520..530), (4, 530..1100)] {
+        let mut ledger = open(&disk, dir.path()).unwrap();
+        append(&mut ledger, range.clone());
+        said.extend(range.map(|n| n.to_string()));
+        let kim = Person::new(1);
+        let forker =
+            Forker { author: &kim.author, log: &kim.log, time: 9, nonce: [nonce; 16], instance: [nonce; 16] };
+        drop(ledger.fork(&forker, WAIT).unwrap());
+        said.push(String::new());
+    }
+    // Twice, so that the State file that the first makes is read by the second; then without any.
+    let _ = open(&disk, dir.path()).unwrap();
+    let kept = open(&disk, dir.path()).unwrap();
+    let plain = Ledger::open_on(Arc::clone(&disk), &dir.path().join(".ledger"), Home::default()).unwrap();
+    let state = dir.path().join("home/cache").join(kept.id().to_hex()).join("state");
+    assert!(state.is_file(), "no State file was kept");
+    assert_eq!(plain.state().to_file(), kept.state().to_file());
+    assert_eq!((kept.places(), kept.state().base()), (said.len() as u64, said.len() as u64 - 1));
+    for ledger in [&kept, &plain] {
+        let text = |stated: &ledger::ledger::Stated| match stated.object.kind {
+            Kind::Note => ledger.record::<Note>(stated.object.id).unwrap().text,
+            _ => String::new(),
+        };
+        let mut listed = Vec::new();
+        ledger
+            .list::<Error>(0, &mut |one| {
+                assert_eq!((one.index as usize, one.standing), (listed.len(), Standing::Accepted));
+                listed.push(text(&one.claims[0]));
+                Ok(ControlFlow::Continue(()))
+            })
+            .unwrap();
+        assert!(listed == said, "{} are listed of {}", listed.len(), said.len());
+        let mut reader = ledger.reader();
+        // Forwards, and back and forth between logs.
+        let ways = (0..said.len()).chain((0..said.len()).map(|n| n * 401 % said.len()));
+        for index in ways {
+            let place = Place { index: index as u32, position: 0 };
+            let stated = reader.stated(place).unwrap();
+            assert_eq!((stated.place, text(&stated)), (place, said[index].clone()));
+        }
+        for index in (0..said.len() as u32).step_by(37) {
+            ledger.prove_inclusion(index).unwrap();
+            let stated = ledger.stated(Place { index, position: 0 }).unwrap();
+            assert_eq!(ledger.statement_id(index).unwrap(), stated.claim.statement);
+            let (segment, within) = ledger.segment(u64::from(index));
+            assert_eq!(segment.first + within, u64::from(index));
+        }
+    }
+    let report = fsck::check(disk, &dir.path().join(".ledger"), Some(kept.state()), &|_| ()).unwrap();
+    let findings: Vec<_> = report.findings.iter().filter(|one| one.severity != Severity::Ok).collect();
+    assert!(findings.is_empty(), "{findings:?}");
+    assert_eq!((report.statements, report.whole), (said.len() as u64, said.len() as u64));
 }
 
 #[test]

@@ -9,14 +9,17 @@
 mod people;
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ledger::durable::{Disk, RealDisk};
 use ledger::id::{LedgerId, ObjectId, TreeHash, object_id};
 use ledger::index::{Extent, Index, Posting};
-use ledger::ledger::{Draft, Home, Ledger, StagedClaim};
+use ledger::ledger::{Draft, Forker, Home, Ledger, StagedClaim};
 use ledger::lineage::{self, Lineage};
 use ledger::model::{
     Benchmark, Binding, Checkpoint, Dataset, Encoded, Eval, Fixed, Kind, Note, Record, Start, TypedId, encode,
@@ -145,6 +148,15 @@ impl Scene {
         self.ids.push(encoded.id);
     }
 
+    /// Makes another ledger of it, which goes on from all that was said.
+    fn fork(&self, nonce: u8) {
+        let kim = Person::new(1);
+        let (author, log) = (&kim.author, &kim.log);
+        let forker = Forker { author, log, time: 1, nonce: [nonce; 16], instance: [nonce; 16] };
+        let forked = self.open(1000).fork(&forker, Duration::from_secs(5)).unwrap();
+        assert_eq!(self.open(1000).id(), forked.ledger);
+    }
+
     /// What comes of everything, read from the log.
     fn scanned(&self) -> Vec<String> {
         let ledger = self.open_in(&self.dir.path().join("home/cache"), u64::MAX, 0);
@@ -188,6 +200,28 @@ proptest! {
         prop_assert_eq!(scene.asked(lag), scanned);
         prop_assert_eq!(scene.why(lag), None, "an index answered");
     }
+}
+
+#[test]
+fn an_index_leads_across_a_fork() {
+    let mut scene = Scene::founded();
+    for step in 0_u32..90 {
+        scene.say(step, step.wrapping_mul(7919), step % 7 == 0);
+        if step % 30 == 29 {
+            let before = scene.scanned();
+            scene.fork(step as u8);
+            assert_eq!(scene.scanned(), before, "a fork takes nothing away");
+            assert_eq!(scene.asked(0), before);
+        }
+        if step % 10 == 5 {
+            // An index that lacks the last statements, and one that is brought up to date.
+            let scanned = scene.scanned();
+            assert_eq!(scene.asked(4), scanned, "{step}");
+            assert_eq!(scene.asked(0), scanned, "{step}");
+            assert_eq!(scene.why(0), None, "an index answered");
+        }
+    }
+    assert_eq!(scene.open(0).state().parents().len(), 3);
 }
 
 #[test]
@@ -319,6 +353,53 @@ fn a_making_that_was_interrupted_counts_as_none() {
     assert!(Index::open(&dir).is_err());
     assert_eq!(scene.asked(0), scanned);
     assert_eq!(scene.why(0), None);
+}
+
+/// Names the directory in which a child of this test makes indexes until it is killed.
+const CHILD: &str = "LEDGER_TEST_INDEX_CHILD";
+
+#[test]
+fn a_child_makes_indexes_until_it_is_killed() {
+    // Without a parent that asks for it there is nothing to do.
+    let Some(dir) = std::env::var_os(CHILD).map(PathBuf::from) else { return };
+    let home = Home::new(Some(dir.join("home/state")), Some(dir.join("home/cache")));
+    let ledger = Ledger::open(&dir.join(".ledger"), home.indexing(2, 0)).unwrap();
+    loop {
+        ledger.drop_index().unwrap();
+        println!("\nMAKING");
+        drop(ledger.search(|_| true).unwrap());
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_while_it_makes_the_index_changes_no_answer() {
+    const ROUNDS: u64 = 12;
+    let mut scene = Scene::grown();
+    let scanned = scene.scanned();
+    let exe = std::env::current_exe().unwrap();
+    let mut halves = 0;
+    for round in 0..ROUNDS {
+        let mut command = Command::new(&exe);
+        command.args(["--exact", "a_child_makes_indexes_until_it_is_killed", "--nocapture"]);
+        command.env(CHILD, scene.dir.path()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        // So many makings are over, or under way, and then comes some moment of the next one.
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        for _ in 0..=round % 3 {
+            assert!(lines.by_ref().any(|line| line == "MAKING"), "the child ended by itself");
+        }
+        std::thread::sleep(Duration::from_micros(round * 7919 % 12_000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        halves += u64::from(Index::open(&scene.index_dir()).is_err());
+        assert_eq!(scene.asked(0), scanned, "round {round}");
+        assert_eq!(scene.why(0), None, "an index was made again in round {round}");
+    }
+    println!("{halves} of {ROUNDS} kills left no index");
+    assert!(halves > 0, "no kill came while an index was made");
+    // And what is stated afterwards is found, too.
+    scene.say(1000, 7, false);
+    assert_eq!(scene.asked(0), scene.scanned());
 }
 
 #[test]

@@ -23,6 +23,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("capture", 10),
     ("acts", 11),
     ("contract", 11),
+    ("diff", 12),
     ("lineage", 12),
     ("list", 12),
     ("verify", 13),

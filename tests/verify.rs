@@ -113,7 +113,9 @@ fn a_flipped_byte_is_named_with_its_file_and_both_digests() {
     fs::rename(project.path("out/step-300"), project.path("elsewhere")).unwrap();
     expect(&run(&project, &at(&project, "elsewhere")), 1, &["wrong-bytes"]);
     let by_tensors = Request { by_tensors: true, ..at(&project, "elsewhere") };
-    expect(&run(&project, &by_tensors), 1, &["wrong-bytes"]);
+    let report = run(&project, &by_tensors);
+    expect(&report, 1, &["wrong-bytes", "tensors"]);
+    assert_eq!(find(&report, "tensors").message, "0 of 1 tensors as recorded; `w` changed");
 }
 
 #[test]
@@ -127,7 +129,8 @@ fn equal_tensors_count_where_they_are_asked_for() {
     let by_tensors = Request { by_tensors: true, ..at(&project, "out/step-300") };
     let report = run(&project, &by_tensors);
     expect(&report, 0, &[]);
-    assert!(find(&report, "tensors").message.contains("1 file otherwise"));
+    let text = "1 of 1 tensors as recorded, 1 file otherwise: `model.safetensors`";
+    assert_eq!(find(&report, "tensors").message, text);
 }
 
 #[test]

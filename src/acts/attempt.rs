@@ -4,6 +4,7 @@
 //! refused is starting from other inputs than were frozen, and ending one attempt in two ways.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::Path;
 
 use crate::capture::environment::understand_lock;
@@ -12,7 +13,7 @@ use crate::ledger::{Ledger, Outcome, Signer, StagedClaim};
 use crate::model::{About, End, Environment, Kind, Plan, Private, Start, StartCheck, Status, TypedId};
 use crate::state::{Place, RunStatus};
 
-use super::drift::drift;
+use super::drift::{drift, project_of};
 use super::environment::{Place as Seen, declared as environment};
 use super::inputs::Request;
 use super::{Entropy, Error, draw};
@@ -82,7 +83,11 @@ pub fn start(
     let open = attempts.iter().filter(|(_, attempt)| attempt.ended.is_none() && !attempt.lost);
     let lost: Vec<TypedId> = open.map(|(start, _)| TypedId::new(Kind::Start, *start)).collect();
     let declared = plan.environment.map(|id| ledger.record::<Environment>(id.id)).transpose()?;
-    let seen = Seen { argv: &request.place.argv, machine: &request.place.machine, root: &request.place.root };
+    // A launcher that cannot be wrapped starts without saying its command; the plan has it.
+    let planned: Vec<OsString> = plan.argv.iter().map(OsString::from).collect();
+    let argv = if request.place.argv.is_empty() { &planned } else { &request.place.argv };
+    let root = project_of(ledger, run)?;
+    let seen = Seen { argv, machine: &request.place.machine, root: &root };
     let interpreter = seen.interpreter();
     let lock = declared.and_then(|environment| environment.lock);
     let understood = match &lock {

@@ -5,6 +5,7 @@
 //! node may differ from that of a login node, so beyond the lock file it is recorded and not judged.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use crate::capture::config;
 use crate::capture::walk::{self, Options};
@@ -54,7 +55,7 @@ pub fn drift(
     let anchor = ledger.project();
     let open = |path: &String| open_private_path(path, anchor);
     let mut request = Request {
-        root: private.texts.get(ROOT).map_or_else(|| anchor.to_owned(), open),
+        root: project_of(ledger, run)?,
         anchor: anchor.to_owned(),
         no_code: plan.code.is_none(),
         allow_dirty: true,
@@ -68,7 +69,7 @@ pub fn drift(
         (BTreeMap::new(), BTreeMap::new(), Vec::new(), None);
     let inputs = observe(&request, progress)?;
     let mut drift = Drift { warnings: inputs.warnings.clone(), ..Drift::default() };
-    compare(ledger, plan, &inputs.plan, &inputs, &mut drift)?;
+    compare(ledger, plan, &inputs.plan, Second::Read(&inputs), &mut drift)?;
     for (what, list) in [("data", &plan.data), ("base", &plan.base)] {
         for (role, frozen) in list {
             let key = format!("{what} {role}");
@@ -76,6 +77,13 @@ pub fn drift(
         }
     }
     Ok(drift)
+}
+
+/// Returns the directory that a run was frozen from.
+pub(super) fn project_of(ledger: &Ledger, run: TypedId) -> Result<PathBuf, Error> {
+    let anchor = ledger.project();
+    let private = private_of(ledger, run)?;
+    Ok(private.texts.get(ROOT).map_or_else(|| anchor.to_owned(), |path| open_private_path(path, anchor)))
 }
 
 fn private_of(ledger: &Ledger, run: TypedId) -> Result<Private, Error> {
@@ -98,7 +106,7 @@ pub fn compare_plans(
     inputs: &Inputs,
 ) -> Result<(Vec<Difference>, Vec<String>), Error> {
     let mut drift = Drift::default();
-    compare(ledger, frozen, found, inputs, &mut drift)?;
+    compare(ledger, frozen, found, Second::Read(inputs), &mut drift)?;
     for (what, frozen, found) in [("data", &frozen.data, &found.data), ("base", &frozen.base, &found.base)] {
         let frozen: BTreeMap<_, _> = frozen.iter().cloned().collect();
         let found: BTreeMap<_, _> = found.iter().cloned().collect();
@@ -107,20 +115,7 @@ pub fn compare_plans(
             note(&mut drift, &format!("{what} {role}"), "", short(frozen.get(role)), short(found.get(role)));
         }
     }
-    let list = |list: &[TypedId]| list.iter().map(TypedId::short).collect::<Vec<_>>().join(" ");
-    note(&mut drift, "contract", "", list(&frozen.contracts), list(&found.contracts));
-    note(&mut drift, "policy", "", list(&frozen.policies), list(&found.policies));
-    note(&mut drift, "argv", "", frozen.argv.join(" "), found.argv.join(" "));
-    let text = |text: Option<String>| text.unwrap_or_else(|| ABSENT.to_owned());
-    note(
-        &mut drift,
-        "seed",
-        "",
-        text(frozen.seed.map(|s| s.to_string())),
-        text(found.seed.map(|s| s.to_string())),
-    );
-    note(&mut drift, "study", "", text(frozen.study.clone()), text(found.study.clone()));
-    note(&mut drift, "arm", "", text(frozen.arm.clone()), text(found.arm.clone()));
+    compare_words(frozen, found, &mut drift);
     if let (Some(a), Some(b)) = (frozen.environment, found.environment)
         && a != b
         && drift.differences.iter().all(|difference| difference.part != "lock")
@@ -142,6 +137,42 @@ pub fn compare_plans(
     Ok((drift.differences, drift.same))
 }
 
+/// Compares two plans that are both recorded: config, code, lock file, interpreter, platform, command and words.
+///
+/// Data and base models are left to the caller, who may want to know which of their files differ.
+pub fn compare_recorded(ledger: &Ledger, frozen: &Plan, found: &Plan) -> Result<Drift, Error> {
+    let mut drift = Drift::default();
+    compare(ledger, frozen, found, Second::Recorded, &mut drift)?;
+    let read = |id: Option<TypedId>| id.map(|id| ledger.record::<Environment>(id.id)).transpose();
+    let (a, b) = (read(frozen.environment)?, read(found.environment)?);
+    let interpreter = |environment: &Option<Environment>| {
+        let found = environment.as_ref().and_then(|environment| environment.interpreter.as_ref());
+        found.map_or(ABSENT.to_owned(), |found| format!("{} {}", found.name, found.version))
+    };
+    let platform = |environment: &Option<Environment>| {
+        let words =
+            environment.as_ref().map(|environment| format!("{} {}", environment.os, environment.arch));
+        words.unwrap_or_else(|| ABSENT.to_owned())
+    };
+    note(&mut drift, "environment", "interpreter", interpreter(&a), interpreter(&b));
+    note(&mut drift, "environment", "platform", platform(&a), platform(&b));
+    compare_words(frozen, found, &mut drift);
+    Ok(drift)
+}
+
+/// Compares what a plan says in words: contracts, policies, command, seed, study and arm.
+fn compare_words(frozen: &Plan, found: &Plan, drift: &mut Drift) {
+    let list = |list: &[TypedId]| list.iter().map(TypedId::short).collect::<Vec<_>>().join(" ");
+    note(drift, "contract", "", list(&frozen.contracts), list(&found.contracts));
+    note(drift, "policy", "", list(&frozen.policies), list(&found.policies));
+    note(drift, "argv", "", frozen.argv.join(" "), found.argv.join(" "));
+    let text = |text: Option<String>| text.unwrap_or_else(|| ABSENT.to_owned());
+    let number = |number: Option<u64>| text(number.map(|number| number.to_string()));
+    note(drift, "seed", "", number(frozen.seed), number(found.seed));
+    note(drift, "study", "", text(frozen.study.clone()), text(found.study.clone()));
+    note(drift, "arm", "", text(frozen.arm.clone()), text(found.arm.clone()));
+}
+
 /// Notes a part as the same, or what differs. Empty parts are not mentioned.
 fn note(drift: &mut Drift, part: &str, path: &str, frozen: String, found: String) {
     if frozen == found {
@@ -153,17 +184,49 @@ fn note(drift: &mut Drift, part: &str, path: &str, frozen: String, found: String
     drift.differences.push(Difference { part: part.to_owned(), path: path.to_owned(), frozen, found });
 }
 
+/// Where the records of the second of two plans are.
+#[derive(Clone, Copy)]
+enum Second<'a> {
+    /// They were just read and are not stored.
+    Read(&'a Inputs),
+    /// In the store, as those of the first.
+    Recorded,
+}
+
+impl Second<'_> {
+    fn record<R: model::Record>(self, ledger: &Ledger, id: TypedId) -> Result<R, Error> {
+        match self {
+            Self::Read(inputs) => staged(inputs, id),
+            Self::Recorded => Ok(ledger.record(id.id)?),
+        }
+    }
+
+    /// Returns the frozen configuration, canonical JSON.
+    fn config(self, ledger: &Ledger, plan: &Plan) -> Result<Option<Vec<u8>>, Error> {
+        match self {
+            Self::Read(inputs) => Ok(inputs.frozen_config.clone()),
+            Self::Recorded => config_of(ledger, plan),
+        }
+    }
+}
+
+/// Reads the frozen configuration of a recorded plan.
+fn config_of(ledger: &Ledger, plan: &Plan) -> Result<Option<Vec<u8>>, Error> {
+    let Some(id) = plan.config else { return Ok(None) };
+    Ok(Some(ledger.bytes(ledger.record::<Config>(id.id)?.frozen.id)?))
+}
+
 fn compare(
     ledger: &Ledger,
     frozen: &Plan,
     found: &Plan,
-    inputs: &Inputs,
+    second: Second<'_>,
     drift: &mut Drift,
 ) -> Result<(), Error> {
-    compare_config(ledger, frozen, inputs, drift)?;
+    compare_config(config_of(ledger, frozen)?, second.config(ledger, found)?, drift)?;
     match (frozen.code, found.code) {
         (Some(a), Some(b)) if a == b => drift.same.push("code".to_owned()),
-        (Some(a), Some(b)) => compare_code(&ledger.record(a.id)?, &staged(inputs, b)?, drift),
+        (Some(a), Some(b)) => compare_code(&ledger.record(a.id)?, &second.record(ledger, b)?, drift),
         (None, None) => {}
         (a, b) => {
             let text = |id: Option<TypedId>, plan: &Plan| match id {
@@ -175,7 +238,7 @@ fn compare(
     }
     let lock = |environment: Option<Environment>| environment.and_then(|environment| environment.lock);
     let frozen_lock = lock(frozen.environment.map(|id| ledger.record(id.id)).transpose()?);
-    let found_lock = lock(found.environment.map(|id| staged(inputs, id)).transpose()?);
+    let found_lock = lock(found.environment.map(|id| second.record(ledger, id)).transpose()?);
     let text = |lock: Option<model::LockFile>| match lock {
         Some(lock) => format!("{} {}", lock.name, lock.file.short()),
         None => ABSENT.to_owned(),
@@ -191,17 +254,13 @@ fn staged<R: model::Record>(inputs: &Inputs, id: TypedId) -> Result<R, Error> {
     model::decode(bytes).map_err(|source| crate::ledger::Error::Record { id, source }.into())
 }
 
-fn compare_config(ledger: &Ledger, frozen: &Plan, inputs: &Inputs, drift: &mut Drift) -> Result<(), Error> {
-    let frozen = match frozen.config {
-        Some(id) => Some(ledger.bytes(ledger.record::<Config>(id.id)?.frozen.id)?),
-        None => None,
-    };
-    match (frozen, &inputs.frozen_config) {
+fn compare_config(frozen: Option<Vec<u8>>, found: Option<Vec<u8>>, drift: &mut Drift) -> Result<(), Error> {
+    match (frozen, found) {
         (None, None) => {}
-        (Some(a), Some(b)) if a == *b => drift.same.push("config".to_owned()),
+        (Some(a), Some(b)) if a == b => drift.same.push("config".to_owned()),
         (Some(a), Some(b)) => {
             let frozen = config::parse_canonical(&a, "frozen-config.json")?;
-            let found = config::parse_canonical(b, "config")?;
+            let found = config::parse_canonical(&b, "config")?;
             for difference in config::differences(&frozen, &found) {
                 drift.differences.push(Difference {
                     part: "config".to_owned(),
@@ -211,9 +270,9 @@ fn compare_config(ledger: &Ledger, frozen: &Plan, inputs: &Inputs, drift: &mut D
                 });
             }
         }
-        (a, _) => {
+        (a, b) => {
             let text = |there: bool| if there { "a config" } else { "no config" }.to_owned();
-            note(drift, "config", "", text(a.is_some()), text(a.is_none()));
+            note(drift, "config", "", text(a.is_some()), text(b.is_some()));
         }
     }
     Ok(())

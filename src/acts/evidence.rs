@@ -4,7 +4,7 @@
 //! found and its id is given again. Which run a checkpoint belongs to is never guessed: it is named, or the
 //! one attempt that was under way when the files were written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::capture::dataset;
@@ -14,7 +14,6 @@ use crate::capture::walk::{self, Options, Reading, Root, Tree};
 use crate::capture::weights::{self, Weights};
 use crate::id::{Digests, ObjectId};
 use crate::ledger::{Ledger, Outcome, Signer, StagedClaim};
-use crate::model::content::escape;
 use crate::model::{self, About, Checkpoint, Dataset, Kind, Model, Name, Note, Private, TypedId};
 use crate::store::Batch;
 
@@ -115,6 +114,23 @@ impl Subject {
     }
 }
 
+/// Reads a directory of weights that is to be recorded, and refuses one that changed from beginning to end.
+///
+/// Each file is held to what it was when it was opened; here it is made sure that none came, went or was
+/// written again meanwhile. Files are compared with what they were, never with a clock.
+pub fn observe_checkpoint(
+    path: &Path,
+    reading: &Reading,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<Subject, Error> {
+    let subject = subject_of(path, &Options::new(Digests::All).reading(reading), progress)?;
+    if walk::stat_digest(path, &Options::new(Digests::All))? != subject.tree.stat_digest() {
+        let what = "files came, went or were written again";
+        return Err(walk::Error::Changed { path: path.to_owned(), what }.into());
+    }
+    Ok(subject)
+}
+
 /// Records a checkpoint.
 pub fn record_checkpoint(
     ledger: &mut Ledger,
@@ -123,8 +139,18 @@ pub fn record_checkpoint(
     progress: &(dyn Fn(u64) + Sync),
     entropy: &mut Entropy<'_>,
 ) -> Result<Recorded, Error> {
-    let options = Options::new(Digests::All).reading(&request.reading);
-    let subject = subject_of(request.path, &options, progress)?;
+    let subject = observe_checkpoint(request.path, &request.reading, progress)?;
+    record_observed(ledger, request, &subject, signer, entropy)
+}
+
+/// Records a checkpoint that was read before.
+pub fn record_observed(
+    ledger: &mut Ledger,
+    request: &CheckpointRequest<'_>,
+    subject: &Subject,
+    signer: &Signer<'_>,
+    entropy: &mut Entropy<'_>,
+) -> Result<Recorded, Error> {
     let start = match request.whose {
         Whose::Attempt(start) => Some(start),
         Whose::AttemptOrEarlier(start) => Some(writer_until(ledger, &subject.tree, start)?),
@@ -145,7 +171,7 @@ pub fn record_checkpoint(
     };
     let warnings = subject.weights.warnings();
     let encoded = model::encode(&record)?;
-    let summary = describe(&record, &subject);
+    let summary = describe(&record, subject);
     let mut claim = StagedClaim::new(&record, &encoded).named(request.name.clone());
     if let Some((sums, _)) = &subject.tree.sums {
         claim = claim.beside("sums", TypedId::new(Kind::Sums, *sums));
@@ -159,9 +185,11 @@ pub fn record_checkpoint(
     let mut tx = ledger.transaction();
     let private = tx.put(&here(request.path, tx.ledger(), entropy))?;
     tx.put_objects([encoded.bytes]);
-    tx.put_objects(full.nodes.into_iter().chain(subject.subset.nodes).map(|(_, bytes)| bytes));
-    tx.put_objects(subject.weights.tensors.into_iter().map(|set| set.bytes));
-    tx.put_objects(subject.tree.sums.into_iter().flat_map(|(_, nodes)| nodes).map(|(_, bytes)| bytes));
+    tx.put_objects(full.nodes.into_iter().map(|(_, bytes)| bytes));
+    tx.put_objects(subject.subset.nodes.iter().map(|(_, bytes)| bytes.clone()));
+    tx.put_objects(subject.weights.tensors.iter().map(|set| set.bytes.clone()));
+    let sums = subject.tree.sums.iter().flat_map(|(_, nodes)| nodes);
+    tx.put_objects(sums.map(|(_, bytes)| bytes.clone()));
     tx.claim(claim.beside("private", private.id));
     let outcome = tx.commit(signer)?;
     Ok(Recorded { id: encoded.id, outcome: Some(outcome), warnings, summary, start })

@@ -33,10 +33,10 @@ use crate::ledger;
 use crate::model::{self, Name, TypedId};
 
 pub use attempt::{Ended, StartRequest, Started, attempt_at, end, start};
-pub use drift::{Difference, Drift, compare_plans, drift};
+pub use drift::{Difference, Drift, compare_plans, compare_recorded, drift};
 pub use evidence::{
-    CheckpointRequest, NamedContent, Recorded, Subject, Whose, checkpoint_of, note, observe_subject,
-    record_checkpoint, record_content,
+    CheckpointRequest, NamedContent, Recorded, Subject, Whose, checkpoint_of, note, observe_checkpoint,
+    observe_subject, record_checkpoint, record_content, record_observed,
 };
 pub use freeze::{
     Frozen, RUN_FILES, RunFiles, Target, freeze, plan_only, restore_run_files, run_files, run_files_of,

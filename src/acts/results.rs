@@ -137,7 +137,7 @@ pub fn record_eval(
     let benchmark = tx.put(&Benchmark { name: name.clone(), definition, tasks })?;
     let mut links: Vec<TypedId> = bytes.into_iter().map(|bytes| tx.put_blob(bytes)).collect();
     for path in &beside {
-        let mut file = File::open(path).map_err(|source| Error::Read { path: path.clone(), source })?;
+        let mut file = open(path)?;
         // Samples may be larger than memory, so they are stored as they are read.
         links.push(TypedId::new(Kind::Blob, tx.ledger().store().put_file(&mut file)?.blake3));
     }
@@ -249,14 +249,19 @@ fn read_one(bytes: &[u8], path: &Path, request: &EvalRequest<'_>, found: &mut Fo
     Ok(())
 }
 
-/// Reads a file of results up to the size that is read of its kind.
-fn read_results(path: &Path) -> Result<Vec<u8>, Error> {
+/// Opens a plain file: a FIFO would keep us waiting for its writer, and a device may have no end.
+fn open(path: &Path) -> Result<File, Error> {
     let fail = |source| Error::Read { path: path.to_owned(), source };
-    // A FIFO would keep us waiting for its writer, and a device may have no end.
     if !std::fs::metadata(path).map_err(fail)?.is_file() {
         return Err(fail(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file")));
     }
-    let mut file = File::open(path).map_err(fail)?;
+    File::open(path).map_err(fail)
+}
+
+/// Reads a file of results up to the size that is read of its kind.
+fn read_results(path: &Path) -> Result<Vec<u8>, Error> {
+    let fail = |source| Error::Read { path: path.to_owned(), source };
+    let mut file = open(path)?;
     let mut bytes = Vec::new();
     (&mut file).take(4).read_to_end(&mut bytes).map_err(fail)?;
     let limit = results::limit(&bytes);

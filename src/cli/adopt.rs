@@ -10,7 +10,8 @@ use crate::id::StatementId;
 use crate::ledger::{self, Ledger};
 
 use super::error::Failure;
-use super::settings::{Context, disk};
+use super::fsck::watched;
+use super::settings::Context;
 use super::ui::{Answer, Exit, count};
 
 /// Make a copy of a ledger the ledger, so that it can be written to
@@ -109,9 +110,7 @@ fn respects_trust(ledger: &Ledger, context: &Context) -> Result<(), Failure> {
 /// Refuses a copy that lacks something, and returns how much is lacking where that is wanted all the same.
 fn check(root: &Path, ledger: &Ledger, args: &Args, context: &Context) -> Result<u64, Failure> {
     const SHOWN: usize = 8;
-    let progress = context.ui.progress("hashed", None);
-    let report = fsck::check(disk(), root, Some(ledger.state()), &|bytes| progress.add(bytes))?;
-    drop(progress);
+    let report = watched(root, Some(ledger.state()), context)?;
     let damage: Vec<_> = report.damage().collect();
     let is_about_objects = |slug: &str| matches!(slug, "object" | "missing" | "record");
     let is_log_whole = damage.iter().all(|finding| is_about_objects(finding.slug));

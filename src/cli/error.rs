@@ -16,7 +16,7 @@ use crate::contract;
 use crate::ledger::ResolveError;
 use crate::log::{files, key, note, sealed, statement};
 use crate::state::Reason;
-use crate::{backup, codec, durable, fsck, id, ledger, model, store, verify};
+use crate::{backup, codec, diff, durable, fsck, id, ledger, model, store, verify};
 
 use super::settings::{quoted, shell};
 use super::ui::{Exit, size};
@@ -333,6 +333,20 @@ impl From<verify::Error> for Failure {
             verify::Error::Walk(error) => error.into(),
             verify::Error::Weights(error) => error.into(),
             verify::Error::Ledger(error) => error.into(),
+        }
+    }
+}
+
+impl From<diff::Error> for Failure {
+    fn from(error: diff::Error) -> Self {
+        match error {
+            diff::Error::Walk(error) => error.into(),
+            diff::Error::Weights(error) => error.into(),
+            diff::Error::Ledger(error) => error.into(),
+            diff::Error::Acts(error) => error.into(),
+            diff::Error::Kind { .. } | diff::Error::Mixed => {
+                Self::usage(error.to_string()).hint("ledger diff --help")
+            }
         }
     }
 }

@@ -5,11 +5,11 @@
 
 use std::path::Path;
 
-use crate::fsck;
 use crate::id::{LedgerId, StatementId};
 use crate::ledger::{self, Forked, Forker, Home, Ledger};
 
 use super::error::Failure;
+use super::fsck::watched;
 use super::init::study_name;
 use super::settings::{Context, disk};
 use super::ui::{Answer, Exit, count};
@@ -136,9 +136,7 @@ fn cut_off(error: ledger::Error) -> Failure {
 /// Refuses a log that is damaged, since nobody could ever mend it, and returns how many objects are missing.
 fn check(root: &Path, ledger: &Ledger, context: &Context) -> Result<u64, Failure> {
     const SHOWN: usize = 8;
-    let progress = context.ui.progress("hashed", None);
-    let report = fsck::check(disk(), root, Some(ledger.state()), &|bytes| progress.add(bytes))?;
-    drop(progress);
+    let report = watched(root, Some(ledger.state()), context)?;
     let is_about_objects = |slug: &str| matches!(slug, "object" | "missing" | "record");
     let (objects, log): (Vec<_>, Vec<_>) =
         report.damage().partition(|finding| is_about_objects(finding.slug));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::durable::Durable;
-use crate::fsck::{self, Report};
+use crate::fsck::{self, Done, Report};
 use crate::ledger::Ledger;
 use crate::state::State;
 
@@ -53,11 +53,19 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
 }
 
 fn check(root: &Path, kept: Option<&State>, context: &Context) -> Result<Answer, Failure> {
-    let progress = context.ui.progress("hashed", None);
-    let add = |bytes| progress.add(bytes);
-    let report = fsck::check(disk(), root, kept, &add)?;
-    drop(progress);
+    let report = watched(root, kept, context)?;
     Ok(answer(&report, context))
+}
+
+/// Checks a ledger and shows how far that is.
+pub(super) fn watched(root: &Path, kept: Option<&State>, context: &Context) -> Result<Report, Failure> {
+    let statements = context.ui.tally("checked", "statement");
+    let hashed = context.ui.progress("hashed", None);
+    let report = fsck::check(disk(), root, kept, &|done| match done {
+        Done::Statements(count) => statements.add(count),
+        Done::Bytes(size) => hashed.add(size),
+    });
+    Ok(report?)
 }
 
 /// Drops what is derived from the ledger at `root`: opening folds it anew, and the first question indexes it.

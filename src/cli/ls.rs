@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Map, Value};
 
 use crate::contract::{self, Filter};
@@ -20,8 +20,8 @@ use super::ui::{Answer, count, plain};
 )]
 pub(super) struct Args {
     /// runs, checkpoints, evals, datasets, models or keys
-    #[arg(value_name = "KIND", hide_possible_values = true)]
-    what: Word,
+    #[arg(value_name = "KIND", value_parser = words(), hide_possible_values = true)]
+    what: What,
     /// Only rows for which this is true, in CEL: "status == 'failed'", "step > 100 && name != null"
     ///
     /// An unknown name lists the fields that there are. A row that lacks what is compared is left out, and a
@@ -39,31 +39,14 @@ pub(super) struct Args {
     ids: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Word {
-    Runs,
-    Checkpoints,
-    Evals,
-    Datasets,
-    Models,
-    Keys,
-}
-
-impl Word {
-    const fn what(self) -> What {
-        match self {
-            Self::Runs => What::Runs,
-            Self::Checkpoints => What::Checkpoints,
-            Self::Evals => What::Evals,
-            Self::Datasets => What::Datasets,
-            Self::Models => What::Models,
-            Self::Keys => What::Keys,
-        }
-    }
+/// Takes the word of a list, and offers all of them.
+fn words() -> impl TypedValueParser<Value = What> {
+    PossibleValuesParser::new(What::ALL.map(What::word))
+        .try_map(|word| What::ALL.into_iter().find(|what| what.word() == word).ok_or("there is no such list"))
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
-    let what = args.what.what();
+    let what = args.what;
     // What was asked wrongly is said before the ledger is opened.
     let filter = args.filter.as_deref().map(|text| Filter::parse(text, what.fields())).transpose()?;
     let columns: Vec<&str> = match args.columns.as_slice() {

@@ -12,6 +12,7 @@ mod backup;
 mod cat;
 mod child;
 mod completions;
+mod diff;
 mod doctor;
 mod entries;
 mod error;
@@ -34,10 +35,12 @@ mod prove;
 mod reading;
 mod record;
 mod record_eval;
+mod report;
 mod revoke;
 mod run;
 mod sequence;
 mod settings;
+mod settle;
 mod show;
 mod show_eval;
 mod status;
@@ -45,6 +48,7 @@ mod trace;
 mod trust;
 mod ui;
 mod verify;
+mod watch;
 // One line for each command that is added.
 
 use std::ffi::OsString;
@@ -122,6 +126,7 @@ enum Command {
     Log(log::Args),
     Ls(ls::Args),
     Trace(trace::Args),
+    Diff(diff::Args),
     Fsck(fsck::Args),
     Backup(backup::Args),
     Adopt(adopt::Args),
@@ -155,6 +160,7 @@ fn dispatch(command: Option<&Command>, context: &Context) -> Result<Answer, Fail
         Some(Command::Log(args)) => log::run(args, context),
         Some(Command::Ls(args)) => ls::run(args, context),
         Some(Command::Trace(args)) => trace::run(args, context),
+        Some(Command::Diff(args)) => diff::run(args, context),
         Some(Command::Fsck(args)) => fsck::run(args, context),
         Some(Command::Backup(args)) => backup::run(args, context),
         Some(Command::Adopt(args)) => adopt::run(args, context),

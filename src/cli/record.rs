@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand};
 
-use crate::acts::{self, CheckpointRequest, NamedContent, Recorded, Whose};
+use crate::acts::{self, CheckpointRequest, NamedContent, Recorded, Subject, Whose};
 use crate::ledger::{Ledger, Wanted};
 use crate::model::{Kind, TypedId};
 
@@ -15,7 +16,8 @@ use super::freeze::{parse_name, run_of};
 use super::gaps;
 use super::reading;
 use super::record_eval;
-use super::settings::Context;
+use super::settings::{Context, quoted};
+use super::settle;
 use super::ui::Answer;
 
 pub(super) use super::record_eval::results_of;
@@ -50,7 +52,7 @@ enum What {
 /// Record a checkpoint: weights on disk, by their digests
 #[derive(Debug, ClapArgs)]
 #[command(
-    before_help = "  ledger record checkpoint out/step-300\n  ledger record checkpoint out/final --run base --name final"
+    before_help = "  ledger record checkpoint out/step-300\n  ledger record checkpoint out/final --run base --settle 600"
 )]
 struct CheckpointArgs {
     /// Directory of the checkpoint, or a single file
@@ -71,6 +73,9 @@ struct CheckpointArgs {
     /// Copy the bytes into the ledger
     #[arg(long)]
     store: bool,
+    /// Wait for at most this long until it is whole and nothing in it changes any more
+    #[arg(long, value_name = "SECS")]
+    settle: Option<u64>,
     #[command(flatten)]
     reading: reading::Reads,
 }
@@ -188,7 +193,23 @@ fn checkpoint(args: &CheckpointArgs, ledger: &mut Ledger, context: &Context) -> 
         name: name.clone(),
         reading: context.reading(args.reading),
     };
-    let recorded = record_checkpoint(ledger, &request, context)?;
+    let limit = Duration::from_secs(args.settle.unwrap_or_default());
+    let progress = context.ui.progress("hashed", None);
+    let add = |bytes| progress.add(bytes);
+    let subject = match args.settle {
+        Some(_) => settle::wait(&path, limit, &context.ui, &|| {
+            acts::observe_checkpoint(&path, &request.reading, &add)
+        })?,
+        None => acts::observe_checkpoint(&path, &request.reading, &add)
+            .map_err(|error| wait_for_it(error, &args.path))?,
+    };
+    drop(progress);
+    // While we waited the clock moved on, and so may the log have.
+    let later = &context.later();
+    if args.settle.is_some() {
+        *ledger = later.open()?;
+    }
+    let recorded = record_observed(ledger, &request, &subject, later)?;
     if let Some(name) = &name {
         is_granted(ledger, Kind::Checkpoint, name, recorded.id)?;
     }
@@ -206,31 +227,27 @@ fn is_granted(ledger: &Ledger, kind: Kind, name: &crate::model::Name, id: TypedI
     }
 }
 
-fn record_checkpoint(
+/// Names the flag that waits, where what was read is not whole or was being written.
+fn wait_for_it(error: acts::Error, path: &Path) -> Failure {
+    let may_pass = settle::may_pass(&error) && path.exists();
+    let failure = Failure::from(error);
+    if may_pass {
+        failure.hint(format!("ledger record checkpoint {} --settle 60", quoted(path)))
+    } else {
+        failure
+    }
+}
+
+/// Records a checkpoint that was read before.
+pub(super) fn record_observed(
     ledger: &mut Ledger,
     request: &CheckpointRequest<'_>,
+    subject: &Subject,
     context: &Context,
 ) -> Result<Recorded, Failure> {
     let key = context.key_file()?;
     let mut entropy = context.entropy()?;
-    let progress = context.ui.progress("hashed", None);
-    let add = |bytes| progress.add(bytes);
-    Ok(acts::record_checkpoint(ledger, request, &context.signer(&key), &add, &mut entropy)?)
-}
-
-/// Records a checkpoint of an attempt that has just ended, or of one before it in the same run.
-pub(super) fn checkpoint_of_attempt(
-    ledger: &mut Ledger,
-    path: &Path,
-    start: TypedId,
-    context: &Context,
-) -> Result<TypedId, Failure> {
-    let whose = Whose::AttemptOrEarlier(start);
-    let reading = context.reading(reading::Reads::default());
-    let request =
-        CheckpointRequest { path, whose, step: None, parent: None, store: false, name: None, reading };
-    let recorded = record_checkpoint(ledger, &request, context)?;
-    Ok(tell(&recorded, context))
+    Ok(acts::record_observed(ledger, request, subject, &context.signer(&key), &mut entropy)?)
 }
 
 fn named(
@@ -270,13 +287,26 @@ fn note(args: &NoteArgs, ledger: &mut Ledger, context: &Context) -> Result<Recor
     Ok(acts::note(ledger, subject, &args.message, &context.signer(&key), &mut entropy)?)
 }
 
+/// Refuses what is not a pattern, before anything is done that would be lost by it.
+pub(super) fn check_patterns<'a>(patterns: impl Iterator<Item = &'a String>) -> Result<(), Failure> {
+    for pattern in patterns {
+        glob::Pattern::new(pattern).map_err(|error| not_a_pattern(pattern, error))?;
+    }
+    Ok(())
+}
+
+fn not_a_pattern(pattern: &str, error: glob::PatternError) -> Failure {
+    Failure::usage(format!("`{pattern}` is not a pattern"))
+        .because(error)
+        .hint("quote it, so that the shell leaves it as it is: 'out/step-*'")
+}
+
 /// Returns the paths that match any of some patterns, sorted so that `step-2` comes before `step-10`.
 pub(super) fn matching(patterns: &[String], context: &Context) -> Result<Vec<PathBuf>, Failure> {
     let mut found = BTreeSet::new();
     for pattern in patterns {
         let whole = context.path(Path::new(pattern)).to_string_lossy().into_owned();
-        let paths = glob::glob(&whole)
-            .map_err(|error| Failure::usage(format!("`{pattern}` is not a pattern")).because(error))?;
+        let paths = glob::glob(&whole).map_err(|error| not_a_pattern(pattern, error))?;
         for path in paths {
             let path = path.map_err(|error| {
                 let at = error.path().to_owned();

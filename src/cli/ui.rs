@@ -340,7 +340,15 @@ impl Ui {
             ProgressForm::Auto if !io::stderr().is_terminal() || self.style.is_dumb => ProgressForm::Plain,
             form => form,
         };
-        Progress { what, total, form, done: AtomicU64::new(0), shown: Mutex::new(Shown::new()) }
+        let (done, shown) = (AtomicU64::new(0), Mutex::new(Shown::new()));
+        Progress { what, noun: None, total, form, done, shown }
+    }
+
+    /// Starts to tell of things done, whose number is not known beforehand.
+    pub(crate) fn tally(&self, what: &'static str, noun: &'static str) -> Progress {
+        let mut tally = self.progress(what, None);
+        tally.noun = Some(noun);
+        tally
     }
 
     /// Prints how a command ended and returns its exit code.
@@ -465,6 +473,8 @@ pub(crate) fn plain(text: &str) -> String {
 #[derive(Debug)]
 pub(crate) struct Progress {
     what: &'static str,
+    /// What is counted; bytes if nothing is said.
+    noun: Option<&'static str>,
     total: Option<u64>,
     form: ProgressForm,
     done: AtomicU64,
@@ -484,9 +494,9 @@ impl Shown {
 }
 
 impl Progress {
-    /// Counts bytes.
-    pub(crate) fn add(&self, bytes: u64) {
-        let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    /// Counts bytes, or whatever it was started for.
+    pub(crate) fn add(&self, more: u64) {
+        let done = self.done.fetch_add(more, Ordering::Relaxed) + more;
         let every = match self.form {
             ProgressForm::None => return,
             ProgressForm::Auto => Duration::from_millis(200),
@@ -505,13 +515,18 @@ impl Progress {
 
     fn show(&self, done: u64, rate: u64) {
         let of = self.total.map(|total| format!(" of {}", size(total))).unwrap_or_default();
-        let line = format!("{} {}{of}, {}/s", self.what, size(done), size(rate));
+        let line = match self.noun {
+            None => format!("{} {}{of}, {}/s", self.what, size(done), size(rate)),
+            Some(noun) => format!("{} {}, {rate}/s", self.what, count(done, noun)),
+        };
         match self.form {
             ProgressForm::Auto => {
                 let _ = io::stderr().lock().write_all(format!("\r\x1b[2K{line}").as_bytes());
             }
             ProgressForm::Json => {
-                err(&json!({"progress": self.what, "done": done, "total": self.total}).to_string());
+                let unit = self.noun.unwrap_or("byte");
+                err(&json!({"progress": self.what, "unit": unit, "done": done, "total": self.total})
+                    .to_string());
             }
             _ => err(&line),
         }

@@ -13,6 +13,7 @@ use crate::model::{Kind, TypedId};
 use crate::verify::{self, Answer as Verdict, Report, Request, Subject};
 
 use super::error::Failure;
+use super::report;
 use super::settings::{Context, quoted};
 use super::ui::{Answer, Exit, Finding, Severity, Ui, plain};
 
@@ -57,6 +58,9 @@ pub(super) struct Args {
     /// command
     #[arg(long, hide_short_help = true)]
     mmap: bool,
+    /// Write the findings to a file, too: junit=FILE or md=FILE
+    #[arg(long, value_name = "FORM=FILE", value_parser = report::parse, hide_short_help = true)]
+    report: Vec<report::Wanted>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -79,6 +83,12 @@ enum Extra {
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
+    let result = verify(args, context);
+    report::write(&args.report, &args.subject, &result, context)?;
+    result
+}
+
+fn verify(args: &Args, context: &Context) -> Result<Answer, Failure> {
     let ledger = context.open()?;
     let trust = context.trust(args.trust.as_deref())?;
     context.ui.verbose(1, format!("note: trust comes from {}", trust.source));
@@ -117,7 +127,7 @@ fn allowed_signers(path: &Path) -> Result<AllowedSigners, Failure> {
 }
 
 /// Takes a text for a path if there is one, unless it is spelt as an id.
-fn subject(text: &str, ledger: &Ledger, context: &Context) -> Result<Subject, Failure> {
+pub(super) fn subject(text: &str, ledger: &Ledger, context: &Context) -> Result<Subject, Failure> {
     let is_id = text.split_once(':').is_some_and(|(prefix, _)| Kind::from_prefix(prefix).is_some());
     if !is_id && Path::new(text).exists() {
         return Ok(Subject::Path(PathBuf::from(text)));
@@ -161,10 +171,11 @@ fn answer(report: &Report, asked: &str, ledger: &Ledger, context: &Context) -> A
     answer.line(format!("{}  {}", padded(&context.ui, severity), plain(&sentence(report, asked))));
     answer.findings = report.findings.iter().map(told).collect();
     let is_other = answer.findings.iter().any(|finding| finding.kind == "not-that-one");
+    let asks_tensors = answer.findings.iter().any(|finding| finding.kind == "tensors");
     let mut hints = BTreeSet::new();
     for finding in &mut answer.findings {
-        // Bytes that differ from those of another checkpoint are no surprise.
-        if is_other && finding.kind == "wrong-bytes" {
+        // Bytes that differ from those of another checkpoint are no surprise; and tensors were asked about already.
+        if (is_other || asks_tensors) && finding.kind == "wrong-bytes" {
             continue;
         }
         // What stands before a mark needs no help.
@@ -180,6 +191,13 @@ fn answer(report: &Report, asked: &str, ledger: &Ledger, context: &Context) -> A
         answer.line(format!("hint: {hint}"));
     }
     answer.set("answer", word);
+    let is_bytes = |one: &verify::Finding| one.slug == "bytes" && one.severity == verify::Severity::Ok;
+    let equal = match () {
+        () if report.findings.iter().any(is_bytes) => Some("bytes"),
+        () if is_by_tensors(report) => Some("tensors"),
+        () => None,
+    };
+    answer.set("by", equal);
     answer.set("subject", report.subject.map(|id| id.to_string()));
     answer.set("path", report.place.clone());
     answer.set("run", report.run.map(|id| id.to_string()));
@@ -202,16 +220,25 @@ fn sentence(report: &Report, asked: &str) -> String {
     let why = worst.map_or("", |finding| finding.message.as_str());
     let has = |slug: &str| report.findings.iter().any(|finding| finding.slug == slug);
     match (report.answer(), report.run) {
+        (Verdict::Yes, _) if is_by_tensors(report) => {
+            format!("{asked} holds the tensors of {what}, in other files")
+        }
         (Verdict::Yes, Some(run)) => format!("{what} is what {} made", run.short()),
         (Verdict::Yes, None) => format!("{what} is as recorded"),
         (Verdict::No, _) if has("not-that-one") => format!("{asked} is not {what}"),
-        (Verdict::No, _) if has("wrong-bytes") || has("extra-file") => {
+        (Verdict::No, _) if has("wrong-bytes") || has("extra-file") || has("other-code") => {
             format!("{asked} is not what was recorded as {}", id.short())
         }
         (Verdict::No, _) => format!("{what} is not to be relied on: {why}"),
         (Verdict::Damaged, _) => format!("the ledger is damaged: {why}"),
         _ => format!("{what} cannot be decided: {why}"),
     }
+}
+
+/// Whether the weights are what was recorded by their tensors, and not by their bytes.
+fn is_by_tensors(report: &Report) -> bool {
+    let is_one = |one: &verify::Finding| one.slug == "tensors" && one.severity == verify::Severity::Ok;
+    report.findings.iter().any(is_one)
 }
 
 /// Returns the command that helps with a finding, after the words that say when it does.

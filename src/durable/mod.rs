@@ -396,6 +396,8 @@ impl Durable {
             io::ErrorKind::AlreadyExists => Error::Exists { path: to.clone() },
             _ => Error::from_write("rename", &to, error),
         })?;
+        // What takes the old name next is another directory.
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner).retain(|dir| !dir.starts_with(from));
         dirs.sync(self)
     }
 

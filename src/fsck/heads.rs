@@ -3,7 +3,9 @@
 //! They repeat the log, so a missing one is nothing; one that says something else is damage, because whoever
 //! finishes a commit would believe it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
 
 use crate::durable::Durable;
 use crate::id::statement_id;
@@ -11,38 +13,53 @@ use crate::log::head_file::{HeadFile, MAX_HEAD_FILE};
 use crate::log::note;
 use crate::log::tile::parse_grouped;
 use crate::log::tree;
-use crate::verify::chain_text;
+use crate::verify::{Finding, chain_text};
 
 use super::{Error, Rebuilt, Report, is_about_content};
 
-/// Checks all head files.
+/// Checks all head files, on all cores.
 pub(super) fn check(durable: &Durable, log: Option<&Rebuilt>, report: &mut Report) -> Result<(), Error> {
-    for path in durable.files_under(Path::new("log/heads"))? {
-        let at = path.display().to_string();
-        let Some(extends) = at.strip_prefix("log/heads/").and_then(parse_grouped) else {
-            report.warn("stray", at, "it is not the name of a head file");
-            continue;
-        };
-        let bytes = match durable.read(&path, MAX_HEAD_FILE) {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => continue,
-            Err(error) if is_about_content(&error) => {
-                report.damaged("head-file", at, chain_text(&error));
-                continue;
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let file = match HeadFile::decode(&bytes) {
-            Ok(file) => file,
-            Err(error) => {
-                report.damaged("head-file", at, chain_text(&error));
-                continue;
-            }
-        };
-        if file.extends != extends {
+    let paths = durable.files_under(Path::new("log/heads"))?;
+    let look = |path: &PathBuf| {
+        let mut report = Report::default();
+        check_file(durable, log, path, &mut report).map(|()| report.findings)
+    };
+    let looked: Vec<Result<Vec<Finding>, Error>> = paths.par_iter().map(look).collect();
+    for findings in looked {
+        report.findings.extend(findings?);
+    }
+    Ok(())
+}
+
+fn check_file(
+    durable: &Durable,
+    log: Option<&Rebuilt>,
+    path: &Path,
+    report: &mut Report,
+) -> Result<(), Error> {
+    let at = path.display().to_string();
+    let Some(extends) = at.strip_prefix("log/heads/").and_then(parse_grouped) else {
+        report.warn("stray", at, "it is not the name of a head file");
+        return Ok(());
+    };
+    let bytes = match durable.read(path, MAX_HEAD_FILE) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return Ok(()),
+        Err(error) if is_about_content(&error) => {
+            report.damaged("head-file", at, chain_text(&error));
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    match HeadFile::decode(&bytes) {
+        Err(error) => report.damaged("head-file", at, chain_text(&error)),
+        Ok(file) if file.extends != extends => {
             report.damaged("head-file", at, format!("it extends size {}", file.extends));
-        } else if let Some(log) = log {
-            check_one(&file, log, &at, report);
+        }
+        Ok(file) => {
+            if let Some(log) = log {
+                check_one(&file, log, &at, report);
+            }
         }
     }
     Ok(())
@@ -52,11 +69,7 @@ fn check_one(file: &HeadFile, log: &Rebuilt, at: &str, report: &mut Report) {
     let head = file.head.head();
     // A key that lost the role later may have signed this head while it had it, and not the other way round.
     let keys = log.log_keys.at(log.first() + head.size);
-    if let Err(error) = file.head.verify(&keys) {
-        report.damaged("head-file", at, chain_text(&error));
-        return;
-    }
-    if let Err(error) = note::verify_receipt(&file.receipt, head.root, &keys) {
+    if let Err(error) = file.verify(&keys) {
         report.damaged("head-file", at, chain_text(&error));
         return;
     }

@@ -6,18 +6,19 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
+
 use crate::durable::{self, Durable};
 use crate::id::{LedgerId, StatementId, TreeHash, statement_id};
 use crate::ledger::{self, Segment};
 use crate::log::key::PublicKey;
-use crate::log::merkle::CompactRange;
 use crate::log::note::{self, SignedHead};
 use crate::log::statement::Statement;
 use crate::log::tile::{self, FULL, Level, MAX_ENTRY, Tile};
 use crate::log::tree::{self, HashSource as _, MemoryTiles};
 use crate::log::{Log, files};
 use crate::model::{Facts, Kind, Role};
-use crate::state::{self, Reason, Signatures, Standing, State};
+use crate::state::{self, Folded, Reason, Signatures, Standing, State};
 use crate::verify::{Finding, Severity, chain_text};
 
 use super::{Error, Rebuilt, Report, is_about_content, parents};
@@ -25,19 +26,23 @@ use super::{Error, Rebuilt, Report, is_about_content, parents};
 const MAX_BUNDLE: usize = FULL as usize * (MAX_ENTRY + 2);
 const MAX_TILE: usize = FULL as usize * 32;
 
+/// Receives folded statements and the index of the first of them.
+pub(super) type Told<'a> = dyn FnMut(u64, &[Folded<'_>]) + 'a;
+
 /// Checks head, bundles and tiles, and folds. `None` when nothing can be rebuilt from what is left.
 pub(super) fn check(
     durable: &Durable,
     cached: Option<&State>,
+    told: &mut Told<'_>,
     report: &mut Report,
 ) -> Result<Option<Rebuilt>, Error> {
     let Some(files) = check_files(durable, report)? else { return Ok(None) };
-    let Some(before) = parents::check(durable, &files, cached, report)? else { return Ok(None) };
+    let Some(before) = parents::check(durable, &files, cached, told, report)? else { return Ok(None) };
     let first = before.state.places();
     report.size += first;
     report.whole += first;
     let size = files.1.head().size;
-    let rebuilt = fold(files, before, cached, report)?;
+    let rebuilt = fold(files, before, cached, told, report)?;
     report.statements += size;
     Ok(rebuilt)
 }
@@ -65,6 +70,7 @@ pub(super) fn check_files(durable: &Durable, report: &mut Report) -> Result<Opti
         }
     };
     let size = head.head().size;
+    let before = report.findings.len();
     let leaves = read_leaves(durable, size, report)?;
     let hashes = read_hashes(durable, size, report)?;
     report.size = size;
@@ -74,10 +80,19 @@ pub(super) fn check_files(durable: &Durable, report: &mut Report) -> Result<Opti
         // Older tiles may hold what the ones of this size should.
         report.whole = report.whole.max(log.whole(size));
     }
-    let Some(tiles) = settle(&head, &leaves, &hashes, report) else { return Ok(None) };
+    let Some(tiles) = settle(&head, &leaves, &hashes, report) else {
+        if let Some(held) = size_of_root(durable, &head)? {
+            // Nothing is missing, so nothing else is accused.
+            report.findings.truncate(before);
+            let text = format!("it says that there are {size} statements, and its root is that of {held}");
+            report.damaged("head", "log/checkpoint", text);
+            (report.size, report.whole) = (held, held);
+        }
+        return Ok(None);
+    };
     check_upper_tiles(durable, size, &tiles, report)?;
     check_names(durable, size, &log, &tiles, report)?;
-    if leaves.iter().zip(0..).any(|(leaf, index)| *leaf != leaf_at(&tiles, index)) {
+    if leaves.iter().zip(0..).any(|(leaf, index)| *leaf != tiles.leaf(index)) {
         // Statements that are not the signed ones mean nothing, so nothing follows from them.
         return Ok(None);
     }
@@ -100,23 +115,20 @@ fn read_tile(durable: &Durable, tile: Tile, cap: usize) -> Result<Option<(String
     Ok(None)
 }
 
+/// What was read of one tile, or what is wrong with it.
+type Loaded<T> = Result<T, Finding>;
+
+fn wrong_tile(at: String, text: impl Into<String>) -> Finding {
+    Finding::new(Severity::Damaged, "tile", text).at(at)
+}
+
 /// Reads a tile's file or says what is wrong with it.
-fn tile_bytes(
-    durable: &Durable,
-    tile: Tile,
-    cap: usize,
-    report: &mut Report,
-) -> Result<Option<(String, Vec<u8>)>, Error> {
+fn tile_bytes(durable: &Durable, tile: Tile, cap: usize) -> Result<Loaded<(String, Vec<u8>)>, Error> {
+    let at = || format!("log/{}", tile.path());
     match read_tile(durable, tile, cap) {
-        Ok(Some(found)) => Ok(Some(found)),
-        Ok(None) => {
-            report.damaged("tile", format!("log/{}", tile.path()), "the file is missing");
-            Ok(None)
-        }
-        Err(error) if is_about_content(&error) => {
-            report.damaged("tile", format!("log/{}", tile.path()), chain_text(&error));
-            Ok(None)
-        }
+        Ok(Some(found)) => Ok(Ok(found)),
+        Ok(None) => Ok(Err(wrong_tile(at(), "the file is missing"))),
+        Err(error) if is_about_content(&error) => Ok(Err(wrong_tile(at(), chain_text(&error)))),
         Err(error) => Err(error.into()),
     }
 }
@@ -135,53 +147,75 @@ fn tiles_to_read(durable: &Durable, level: Level, size: u64) -> Result<Vec<Tile>
     Ok((0..=beyond).map_while(|n| Tile::at_size(level, n, size)).collect())
 }
 
+/// Returns the number of statements that are here, if a head of another size has the root over them.
+fn size_of_root(durable: &Durable, head: &SignedHead) -> Result<Option<u64>, Error> {
+    let ends = durable.files_under(Path::new("log/tile/entries"))?.into_iter().filter_map(|path| {
+        let tile = Tile::parse(path.to_str()?.strip_prefix("log/")?).ok()?;
+        Some(tile.n() * u64::from(FULL) + u64::from(tile.width()))
+    });
+    let Some(held) = ends.max().filter(|held| *held != head.head().size) else { return Ok(None) };
+    let leaves = read_leaves(durable, held, &mut Report::default())?;
+    Ok(whole(&leaves, head.head().root).map(|tiles| tiles.size()))
+}
+
+/// Reads a row of tiles on all cores and puts what they hold side by side, with nothing where one cannot be read.
+fn read_row<T: Copy + Send>(
+    tiles: &[Tile],
+    read: impl Fn(Tile) -> Result<Loaded<Vec<T>>, Error> + Sync,
+    report: &mut Report,
+) -> Result<Vec<Option<T>>, Error> {
+    let mut all = Vec::new();
+    let loaded: Vec<Result<Loaded<Vec<T>>, Error>> = tiles.par_iter().map(|tile| read(*tile)).collect();
+    for (tile, loaded) in tiles.iter().zip(loaded) {
+        let before = all.len();
+        match loaded? {
+            Ok(found) => all.extend(found.into_iter().map(Some)),
+            Err(finding) => report.findings.push(finding),
+        }
+        all.resize(before + usize::from(tile.width()), None);
+    }
+    Ok(all)
+}
+
 /// Returns the leaf hash of each statement in the bundles, or nothing where one cannot be read.
 fn read_leaves(durable: &Durable, size: u64, report: &mut Report) -> Result<Vec<Option<StatementId>>, Error> {
-    let mut leaves = Vec::new();
-    for tile in tiles_to_read(durable, Level::Entries, size)? {
-        let width = usize::from(tile.width());
-        let before = leaves.len();
-        if let Some((path, bytes)) = tile_bytes(durable, tile, MAX_BUNDLE, report)? {
-            let is_whole = path == format!("log/{}", tile.path());
-            let entries = if is_whole {
-                tile::decode_bundle(&bytes, tile.width())
-            } else {
-                tile::decode_bundle_start(&bytes, tile.width())
-            };
-            match entries {
-                Ok(entries) => leaves.extend(entries.iter().map(|entry| Some(statement_id(entry)))),
-                Err(error) => report.damaged("bundle", path, chain_text(&error)),
-            }
-        }
-        leaves.resize(before + width, None);
-    }
-    Ok(leaves)
+    let read = |tile: Tile| {
+        let (path, bytes) = match tile_bytes(durable, tile, MAX_BUNDLE)? {
+            Ok(found) => found,
+            Err(finding) => return Ok(Err(finding)),
+        };
+        let entries = if path == format!("log/{}", tile.path()) {
+            tile::decode_bundle(&bytes, tile.width())
+        } else {
+            tile::decode_bundle_start(&bytes, tile.width())
+        };
+        let damaged = |error| Finding::new(Severity::Damaged, "bundle", chain_text(&error)).at(path);
+        Ok(entries.map(|entries| entries.iter().map(|entry| statement_id(entry)).collect()).map_err(damaged))
+    };
+    read_row(&tiles_to_read(durable, Level::Entries, size)?, read, report)
 }
 
 /// Returns the leaf hashes that the tiles hold, or nothing where one cannot be read.
 fn read_hashes(durable: &Durable, size: u64, report: &mut Report) -> Result<Vec<Option<StatementId>>, Error> {
-    let mut hashes = Vec::new();
-    for tile in tiles_to_read(durable, Level::Hashes(0), size)? {
-        let before = hashes.len();
-        if let Some(found) = hashes_of(durable, tile, report)? {
-            hashes.extend(found.iter().map(|hash| Some(StatementId::from_bytes(*hash.as_bytes()))));
-        }
-        hashes.resize(before + usize::from(tile.width()), None);
-    }
-    Ok(hashes)
+    let read = |tile: Tile| {
+        let hashes = hashes_of(durable, tile)?;
+        let leaf = |hash: &TreeHash| StatementId::from_bytes(*hash.as_bytes());
+        Ok(hashes.map(|hashes| hashes.iter().map(leaf).collect()))
+    };
+    read_row(&tiles_to_read(durable, Level::Hashes(0), size)?, read, report)
 }
 
-fn hashes_of(durable: &Durable, tile: Tile, report: &mut Report) -> Result<Option<Vec<TreeHash>>, Error> {
-    let Some((path, bytes)) = tile_bytes(durable, tile, MAX_TILE, report)? else { return Ok(None) };
+fn hashes_of(durable: &Durable, tile: Tile) -> Result<Loaded<Vec<TreeHash>>, Error> {
+    let (path, bytes) = match tile_bytes(durable, tile, MAX_TILE)? {
+        Ok(found) => found,
+        Err(finding) => return Ok(Err(finding)),
+    };
     let wanted = usize::from(tile.width()) * 32;
     let is_own = path == format!("log/{}", tile.path());
     let fits =
         if is_own { bytes.len() == wanted } else { bytes.len() > wanted && bytes.len().is_multiple_of(32) };
-    if !fits {
-        report.damaged("tile", path, format!("it has {} bytes", bytes.len()));
-        return Ok(None);
-    }
-    Ok(tile::decode_hashes(tile, &bytes[..wanted]).ok())
+    let hashes = bytes.get(..wanted).filter(|_| fits).and_then(|bytes| tile::decode_hashes(tile, bytes).ok());
+    Ok(hashes.ok_or_else(|| wrong_tile(path, format!("it has {} bytes", bytes.len()))))
 }
 
 /// Finds out which of statements, tiles and head are right, names the others, and returns the tree.
@@ -192,8 +226,9 @@ fn settle(
     report: &mut Report,
 ) -> Option<MemoryTiles> {
     let root = head.head().root;
-    let by_leaves = whole(leaves).filter(|(range, _)| range.root() == root);
-    let by_hashes = whole(hashes).filter(|(range, _)| range.root() == root);
+    let by_hashes = whole(hashes, root);
+    // Where the tiles are right, nobody asks what tree the statements give; what differs is found one by one.
+    let by_leaves = if by_hashes.is_none() { whole(leaves, root) } else { None };
     let differing: Vec<u64> = (0..)
         .zip(leaves.iter().zip(hashes))
         .filter(|(_, (leaf, hash))| leaf.is_some() && hash.is_some() && leaf != hash)
@@ -205,13 +240,13 @@ fn settle(
         tile.map_or_else(String::new, |tile| format!("log/{}", tile.path()))
     };
     match (by_hashes, by_leaves) {
-        (Some((_, tiles)), _) => {
+        (Some(tiles), _) => {
             for index in differing {
                 report.damaged("statement", bundle(index), "it is not the statement that the head covers");
             }
             Some(tiles)
         }
-        (None, Some((_, tiles))) => {
+        (None, Some(tiles)) => {
             let wrong: BTreeSet<String> = differing.into_iter().map(tile).collect();
             for path in wrong {
                 report.damaged("tile", path, "its hashes are not those of the statements");
@@ -233,20 +268,13 @@ fn settle(
     }
 }
 
-/// Builds the tree over leaves, if there are all of them.
-fn whole(leaves: &[Option<StatementId>]) -> Option<(CompactRange, MemoryTiles)> {
-    let (mut range, mut tiles) = (CompactRange::new(), MemoryTiles::new());
+/// Builds the tree over leaves, if there are all of them and they have that root.
+fn whole(leaves: &[Option<StatementId>], root: TreeHash) -> Option<MemoryTiles> {
+    let mut tiles = MemoryTiles::new();
     for leaf in leaves {
-        range.push((*leaf)?);
         tiles.push((*leaf)?);
     }
-    Some((range, tiles))
-}
-
-fn leaf_at(tiles: &MemoryTiles, index: u64) -> Option<StatementId> {
-    let (n, offset) = (index / u64::from(FULL), (index % u64::from(FULL)) as usize);
-    let hashes = tiles.hashes(0, n, offset as u16 + 1).ok()?;
-    hashes.last().map(|hash| StatementId::from_bytes(*hash.as_bytes()))
+    (tree::root_at(&tiles, tiles.size()).ok() == Some(root)).then_some(tiles)
 }
 
 /// Compares the tiles above the leaves with the tree.
@@ -258,7 +286,13 @@ fn check_upper_tiles(
 ) -> Result<(), Error> {
     for tile in Tile::all(size) {
         let Level::Hashes(level @ 1..) = tile.level() else { continue };
-        let Some(found) = hashes_of(durable, tile, report)? else { continue };
+        let found = match hashes_of(durable, tile)? {
+            Ok(found) => found,
+            Err(finding) => {
+                report.findings.push(finding);
+                continue;
+            }
+        };
         if tiles.hashes(level, tile.n(), tile.width()).ok() != Some(found) {
             let text = "its hashes are not those of the tiles below";
             report.damaged("tile", format!("log/{}", tile.path()), text);
@@ -335,26 +369,31 @@ pub(super) fn fold(
     (log, head, tiles): Files,
     before: Before,
     cached: Option<&State>,
+    told: &mut Told<'_>,
     report: &mut Report,
 ) -> Result<Option<Rebuilt>, Error> {
     let size = head.head().size;
     let Before { mut state, mut log_keys, segments } = before;
     let base = state.places();
-    let folded = log.statements::<files::Error>(size, 0, &mut |first, entries| {
+    let folded = log.statements_together::<files::Error>(size, 0, &mut |first, entries| {
         let mut root_at = |size| tree::root_at(&tiles, size).map_err(files::Error::from);
-        let standings = match state::advance(&mut state, entries, Signatures::Check, &mut root_at) {
-            Ok(standings) => standings,
-            Err(state::Error::Root { source, .. }) => return Err(source),
-            // Only a comparison with a head diverges, and none is made here.
-            Err(_) => return Ok(()),
-        };
-        for ((entry, standing), index) in entries.iter().zip(standings).zip(base + first..) {
-            note_standing(index, entry, standing, cached, report);
-            if standing == Standing::Accepted {
-                log_keys.note(index, entry);
+        let mut next = base + first;
+        let mut note = |folded: &[Folded<'_>]| {
+            for (one, index) in folded.iter().zip(next..) {
+                note_standing(index, one, cached, report);
+                if let (Standing::Accepted, Some(statement)) = (one.standing, &one.statement) {
+                    log_keys.note(index, statement);
+                }
             }
+            told(next, folded);
+            next += folded.len() as u64;
+            Ok(())
+        };
+        match state::advance_telling(&mut state, entries, Signatures::Check, &mut root_at, &mut note) {
+            Err(state::Error::Root { source, .. }) => Err(source),
+            // Only a comparison with a head diverges, and none is made here.
+            Ok(()) | Err(_) => Ok(()),
         }
-        Ok(())
     });
     match folded {
         Ok(()) => {}
@@ -381,22 +420,22 @@ pub(super) fn fold(
     Ok(Some(Rebuilt { head, tiles, state, log_keys, log, before: segments }))
 }
 
-fn note_standing(index: u64, entry: &[u8], standing: Standing, cached: Option<&State>, report: &mut Report) {
-    let at = format!("statement {index}");
+fn note_standing(index: u64, one: &Folded<'_>, cached: Option<&State>, report: &mut Report) {
+    let standing = one.standing;
     if let Standing::Rejected(
         reason @ (Reason::BadForm | Reason::BadSignature | Reason::ForeignLedger | Reason::OtherHistory),
     ) = standing
     {
         // No honest writer orders such a statement. It counts for nothing, so nothing is damaged by it.
-        report.warn("rejected", at.clone(), format!("a writer put it into the log although it is {reason}"));
+        let text = format!("a writer put it into the log although it is {reason}");
+        report.warn("rejected", format!("statement {index}"), text);
     }
-    let known = cached.and_then(|state| state.statement(statement_id(entry)));
-    if let (Some(cached), true) = (known, cached.is_some())
-        && cached.1 != standing
-        && u64::from(cached.0) == index
+    if let Some((at, known)) = cached.and_then(|state| state.statement(one.id))
+        && known != standing
+        && u64::from(at) == index
     {
-        let text = format!("the folded state in the cache says {}, the log says {standing}", cached.1);
-        report.warn("state-file", at, text);
+        let text = format!("the folded state in the cache says {known}, the log says {standing}");
+        report.warn("state-file", format!("statement {index}"), text);
     }
 }
 
@@ -408,8 +447,7 @@ pub(super) struct LogKeys {
 
 impl LogKeys {
     /// Notes which keys an accepted statement gives the role, and which it leaves without.
-    fn note(&mut self, index: u64, entry: &[u8]) {
-        let Ok(statement) = Statement::parse(entry) else { return };
+    fn note(&mut self, index: u64, statement: &Statement<'_>) {
         let claims = statement.payload.claims.iter().filter(|claim| claim.kind == Kind::Key.word());
         self.said.extend(claims.filter_map(|claim| match Facts::decode(Kind::Key, &claim.facts) {
             Ok(Facts::Key { key, roles, .. }) => {
@@ -433,15 +471,6 @@ impl LogKeys {
 }
 
 impl Rebuilt {
-    /// Returns all logs that statements stand in, the own one last.
-    pub(super) fn segments(&self) -> Vec<Segment> {
-        let head = self.head.head();
-        let ledger = self.ledger().unwrap_or(LedgerId::from_bytes([0; 32]));
-        let (first, size, root) = (self.first(), head.size, head.root);
-        let own = Segment { log: self.log.clone(), ledger, first, size, root };
-        self.before.iter().cloned().chain([own]).collect()
-    }
-
     /// Returns the place of the own log's first statement.
     pub(super) fn first(&self) -> u64 {
         self.before.last().map_or(0, |last| last.first + last.size)
@@ -454,7 +483,7 @@ impl Rebuilt {
 
     /// Returns a finding's place for one statement.
     pub(super) fn leaf(&self, index: u64) -> Option<StatementId> {
-        leaf_at(&self.tiles, index)
+        self.tiles.leaf(index)
     }
 
     /// Says that a claim in the log is contradicted.

@@ -9,6 +9,7 @@ mod heads;
 mod log;
 mod objects;
 mod parents;
+mod shelf;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,9 +21,11 @@ use crate::ledger::{self, DIR, FORMAT, Ledger, Segment};
 use crate::log::Log;
 use crate::log::note::SignedHead;
 use crate::log::statement::{MAX_STATEMENT, Statement};
-use crate::state::State;
+use crate::state::{Folded, State};
 use crate::store::{self, Store};
 use crate::verify::{Finding, Severity};
+
+use objects::Need;
 
 /// Why a ledger cannot be checked at all. What is wrong with it is a finding.
 #[derive(Debug, thiserror::Error)]
@@ -105,14 +108,26 @@ pub fn queued_without_objects(ledger: &Ledger) -> Result<Vec<StatementId>, Error
     objects::without_objects(ledger, &statements)
 }
 
-/// Checks everything under a ledger's directory; `progress` is told of bytes of objects as they are hashed.
+/// What has just been done, for whoever shows how far a check is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Done {
+    /// So many statements were folded, with their signatures, and their claims held against their records.
+    Statements(u64),
+    /// An object of so many bytes was hashed.
+    Bytes(u64),
+}
+
+/// Is told of progress, by many threads.
+pub type Progress<'a> = dyn Fn(Done) + Sync + 'a;
+
+/// Checks everything under a ledger's directory; `progress` is told of statements and objects.
 ///
 /// `cached` is the folded state that commands use here, which is then compared with one that is folded anew.
 pub fn check(
     disk: Arc<dyn Disk>,
     root: &Path,
     cached: Option<&State>,
-    progress: &(dyn Fn(u64) + Sync),
+    progress: &Progress<'_>,
 ) -> Result<Report, Error> {
     let mut report = Report::default();
     let is_shared = check_format(&disk, root, &mut report)?;
@@ -121,9 +136,17 @@ pub fn check(
         return Err(ledger::Error::HalfForked { path: root.to_owned() }.into());
     }
     check_place(&durable, &mut report)?;
-    let log = log::check(&durable, cached, &mut report)?;
+    // Each object is read once, when the first claim that needs it is folded.
+    let (shelf, packs) = objects::list(&durable, progress, &mut report)?;
+    let mut need = Need::new(&shelf);
+    let mut told = |first: u64, folded: &[Folded<'_>]| {
+        need.folded(first, folded);
+        progress(Done::Statements(folded.len() as u64));
+    };
+    let log = log::check(&durable, cached, &mut told, &mut report)?;
     heads::check(&durable, log.as_ref(), &mut report)?;
-    objects::check(&durable, log.as_ref(), progress, &mut report)?;
+    report.findings.extend(packs.findings);
+    objects::finish(need, log.as_ref(), &mut report);
     check_pending(&durable, &mut report)?;
     check_left_overs(&durable, root, &mut report)?;
     Ok(report)

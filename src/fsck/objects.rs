@@ -4,117 +4,112 @@
 //! What the log needs follows from accepted claims: the records that they are about, the records and trees that
 //! these link, and small captured files. Large data stay where they were and are not looked for. Display names
 //! and private records may have been left out on purpose.
+//!
+//! Claims are held against their records while the log is folded, and each object is read once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use rayon::prelude::*;
 
 use crate::durable::{self, Durable};
-use crate::id::{ObjectId, StatementId};
+use crate::id::StatementId;
 use crate::ledger::{Ledger, Segment, Stated, claims_of};
 use crate::log::files;
 use crate::log::statement::Statement;
 use crate::model::content::{Node, Sums, Tensors, What};
 use crate::model::{self, Kind, TypedId};
-use crate::state::{Standing, State};
-use crate::store::{self, Batch, Entry, Store};
-use crate::verify::{Finding, Severity, chain_text, contradiction};
+use crate::state::{Folded, Standing, State};
+use crate::store::{self, Store};
+use crate::verify::{Finding, Severity, chain_text, held};
 
-use super::{Error, MAX_RECORD, Rebuilt, Report};
+use super::shelf::Shelf;
+use super::{Done, Error, Rebuilt, Report};
 
-/// Hashes all objects, and follows the accepted claims to what must be there.
-pub(super) fn check(
+/// Lists what is in the store, and checks every pack and every object in it.
+///
+/// What is found out about packs, and what has no business in the store, is returned, to be told after the log.
+pub(super) fn list<'a>(
     durable: &Durable,
-    log: Option<&Rebuilt>,
-    progress: &(dyn Fn(u64) + Sync),
+    progress: &'a super::Progress<'a>,
     report: &mut Report,
-) -> Result<(), Error> {
+) -> Result<(Shelf<'a>, Report), Error> {
     let store = Store::new(durable.clone());
-    let mut there = BTreeSet::new();
-    for entry in store.walk().map_err(disk)? {
-        match entry {
-            Entry::Object(id, size) => {
-                there.insert(id);
-                report.objects += 1;
-                report.bytes += size;
-            }
-            Entry::Stray(path) => {
-                report.warn("stray", path.display().to_string(), "no object has a file of this name");
-            }
-        }
+    let mut found = Report::default();
+    let (ids, strays) = store.listed().map_err(disk)?;
+    for path in strays {
+        found.warn("stray", path.display().to_string(), "no object has a file of this name");
     }
-    let ids: Vec<ObjectId> = there.iter().copied().collect();
-    let wrong: Vec<(ObjectId, store::Error)> = ids
-        .par_iter()
-        .filter_map(|id| {
-            let result = store.copy_loose(*id, &mut std::io::sink());
-            result.map(progress).err().map(|error| (*id, error))
-        })
-        .collect();
-    let mut damaged = BTreeSet::new();
-    for (id, error) in wrong {
-        damaged.insert(id);
-        let path = store::place(id).display().to_string();
-        report.damaged("object", path, chain_text(&error));
-    }
-    check_packs(&store, progress, &mut there, &mut damaged, report)?;
-    // Of several copies a sound one is good enough for whoever needs the object.
-    damaged.retain(|id| store.get(*id, Batch::MAX_OBJECT).is_err());
-    let Some(rebuilt) = log else { return Ok(()) };
-    let mut need = Need::new(rebuilt.segments(), &rebuilt.state, &store);
-    need.claims(&damaged, report)?;
-    need.follow(&there, &damaged, report);
-    Ok(())
-}
-
-/// Checks every pack and every object in it.
-fn check_packs(
-    store: &Store,
-    progress: &(dyn Fn(u64) + Sync),
-    there: &mut BTreeSet<ObjectId>,
-    damaged: &mut BTreeSet<ObjectId>,
-    report: &mut Report,
-) -> Result<(), Error> {
+    report.objects = ids.len() as u64;
+    let mut shelf = Shelf::new(store.clone(), ids, Some(progress));
     let (packs, strays) = store.packs().map_err(disk)?;
     for path in strays {
-        report.warn("stray", path.display().to_string(), "no pack has this name");
+        found.warn("stray", path.display().to_string(), "no pack has this name");
     }
     for name in packs {
         let path = store::pack_place(name).display().to_string();
-        let checked = match store.check_pack(name, progress) {
+        let checked = match store.check_pack(name, &|bytes| progress(Done::Bytes(bytes))) {
             Ok(checked) => checked,
             // It has been written anew under another name since it was listed.
             Err(store::Error::Missing { .. }) => continue,
             Err(error) => {
-                report.damaged("pack", path, chain_text(&error));
+                found.damaged("pack", path, chain_text(&error));
                 continue;
             }
         };
         if let Some(wrong) = checked.wrong {
-            report.damaged("pack", path.clone(), wrong);
+            found.damaged("pack", path.clone(), wrong);
         }
         for (id, size) in checked.sound {
-            there.insert(id);
+            shelf.add_packed(id, true);
             report.objects += 1;
             report.bytes += size;
         }
         for (id, error) in checked.damaged {
-            there.insert(id);
-            damaged.insert(id);
+            shelf.add_packed(id, false);
             report.objects += 1;
-            report.damaged("object", path.clone(), chain_text(&error));
+            found.damaged("object", path.clone(), chain_text(&error));
         }
     }
-    Ok(())
+    Ok((shelf, found))
+}
+
+/// Hashes the objects that nothing needs, and tells what was found out about all of them.
+pub(super) fn finish(need: Need<'_>, log: Option<&Rebuilt>, report: &mut Report) {
+    let shelf = need.shelf;
+    shelf.read_rest();
+    report.bytes += shelf.bytes();
+    for (id, error) in shelf.wrong() {
+        report.damaged("object", store::place(id).display().to_string(), chain_text(&error));
+    }
+    if let Some(rebuilt) = log {
+        need.tell(&rebuilt.state, report);
+    }
 }
 
 /// Looks for what an opened ledger needs in a store, whose objects count as sound.
 pub(super) fn lacking(ledger: &Ledger, store: &Store, report: &mut Report) -> Result<(), Error> {
-    let there: BTreeSet<ObjectId> = store.ids().map_err(disk)?.into_iter().collect();
-    let mut need = Need::new(ledger.segments(), ledger.state(), store);
-    need.claims(&BTreeSet::new(), report)?;
-    need.follow(&there, &BTreeSet::new(), report);
+    let shelf = Shelf::new(store.clone(), store.ids().map_err(disk)?, None);
+    let mut need = Need::new(&shelf);
+    let state = ledger.state();
+    for Segment { log, first: base, size, .. } in ledger.segments() {
+        let read = log.statements_together::<files::Error>(size, 0, &mut |first, entries| {
+            let first = (base + first) as u32;
+            let indexed = entries.par_iter().enumerate();
+            let statements: Vec<_> = indexed
+                .filter_map(|(at, entry)| Some((first + at as u32, Statement::parse(entry).ok()?)))
+                .collect();
+            let is_accepted = |id| matches!(state.statement(id), Some((_, Standing::Accepted)));
+            let accepted = statements.iter().filter(|(_, statement)| is_accepted(statement.id));
+            need.claims(&accepted.map(|(index, statement)| (*index, statement)).collect::<Vec<_>>());
+            Ok(())
+        });
+        if let Err(files::Error::Disk(error)) = read {
+            return Err(error.into());
+        }
+        // What else is wrong with the files has been said.
+    }
+    need.tell(state, report);
     Ok(())
 }
 
@@ -123,15 +118,13 @@ pub(super) fn without_objects(
     ledger: &Ledger,
     statements: &[Statement<'_>],
 ) -> Result<Vec<StatementId>, Error> {
-    let there: BTreeSet<ObjectId> = ledger.store().ids().map_err(disk)?.into_iter().collect();
+    let shelf = Shelf::new(ledger.store().clone(), ledger.store().ids().map_err(disk)?, None);
     let lacks = |statement: &&Statement<'_>| {
         let mut report = Report::default();
-        let mut need = Need::new(Vec::new(), ledger.state(), ledger.store());
-        for claim in claims_of(0, statement) {
-            need.add("", claim.object, 0);
-            claim.links.iter().for_each(|(role, target)| need.add(role, *target, 0));
-        }
-        need.follow(&there, &BTreeSet::new(), &mut report);
+        let mut need = Need::new(&shelf);
+        need.claims(&[(0, *statement)]);
+        need.contradicted.clear();
+        need.tell(ledger.state(), &mut report);
         report.is_damaged()
     };
     Ok(statements.iter().filter(lacks).map(|statement| statement.id).collect())
@@ -149,147 +142,191 @@ fn disk(error: store::Error) -> Error {
     }
 }
 
-/// What is still to be looked for, with the statement that needs it.
-struct Need<'a> {
-    logs: Vec<Segment>,
-    state: &'a State,
-    store: &'a Store,
-    /// Those of earlier statements come first, so that each thing is known by the first that needs it.
-    open: BTreeSet<(u32, TypedId)>,
-    seen: BTreeSet<TypedId>,
+/// What the log needs of a store, gathered while the log is read.
+pub(super) struct Need<'a> {
+    shelf: &'a Shelf<'a>,
+    /// What some statement so far needs: each thing is known by the first that does.
+    seen: HashSet<TypedId>,
+    /// Claims that their records contradict, in log order.
+    contradicted: Vec<Finding>,
+    /// What is wrong with what is needed, in the order of the statements that need it.
+    wanting: Vec<(u32, Wanting)>,
 }
 
-impl<'a> Need<'a> {
-    fn new(logs: Vec<Segment>, state: &'a State, store: &'a Store) -> Self {
-        Self { logs, state, store, open: BTreeSet::new(), seen: BTreeSet::new() }
-    }
+enum Wanting {
+    /// It is not there. It may have been erased by a later statement.
+    Absent(TypedId),
+    /// It is there, and what is wrong with its file is told with the file.
+    Unread(TypedId),
+    /// It is not what it is linked as.
+    Other(Finding),
+}
 
-    fn add(&mut self, role: &str, id: TypedId, index: u32) {
-        // A root that is one file is the user's data, which stays where it is.
-        let is_kept = !(role == "root" && id.kind == Kind::Blob);
-        if is_kept && !self.seen.contains(&id) {
-            self.open.insert((index, id));
-        }
-    }
-
-    /// Collects what accepted claims are about and link, and holds claims against their records.
-    fn claims(&mut self, damaged: &BTreeSet<ObjectId>, report: &mut Report) -> Result<(), Error> {
-        let logs = std::mem::take(&mut self.logs);
-        logs.iter().try_for_each(|log| self.claims_in(log, damaged, report))
-    }
-
-    fn claims_in(
-        &mut self,
-        segment: &Segment,
-        damaged: &BTreeSet<ObjectId>,
-        report: &mut Report,
-    ) -> Result<(), Error> {
-        let mut claims: Vec<Stated> = Vec::new();
-        let Segment { log, first: base, size, .. } = segment;
-        let read = log.statements::<files::Error>(*size, 0, &mut |first, entries| {
-            for (entry, index) in entries.iter().zip((base + first) as u32..) {
-                let Ok(statement) = Statement::parse(entry) else { continue };
-                if !matches!(self.state.statement(statement.id), Some((_, Standing::Accepted))) {
-                    continue;
-                }
-                claims.extend(claims_of(index, &statement));
-            }
-            let texts: Vec<Option<String>> =
-                claims.par_iter().map(|claim| self.contradicted(claim, damaged)).collect();
-            for (claim, text) in claims.drain(..).zip(texts) {
-                let index = claim.place.index;
-                self.add("", claim.object, index);
-                for (role, target) in &claim.links {
-                    self.add(role, *target, index);
-                }
-                if let Some(text) = text {
-                    let text = format!("{}: {text}", claim.object);
-                    report.findings.push(Rebuilt::claim_finding(index, text).on(claim.object));
-                }
-            }
-            Ok(())
-        });
-        match read {
-            Err(files::Error::Disk(error)) => Err(error.into()),
-            // What else is wrong with the files has been said.
-            _ => Ok(()),
-        }
-    }
-
-    /// Returns how a claim and its record differ; nothing where the record cannot be had.
-    fn contradicted(&self, claim: &Stated, damaged: &BTreeSet<ObjectId>) -> Option<String> {
-        if damaged.contains(&claim.object.id) {
-            return None;
-        }
-        contradiction(claim, &self.store.get(claim.object.id, MAX_RECORD).ok()?)
-    }
-
-    /// Looks for everything on the list, and adds what the found records and tree nodes name.
-    fn follow(&mut self, there: &BTreeSet<ObjectId>, damaged: &BTreeSet<ObjectId>, report: &mut Report) {
-        let is_read =
-            |id: &TypedId| id.kind != Kind::Blob && there.contains(&id.id) && !damaged.contains(&id.id);
-        let mut named = self.named(&is_read);
-        while let Some((index, id)) = self.open.pop_first() {
-            if !self.seen.insert(id) {
-                continue;
-            }
-            if damaged.contains(&id.id) {
-                report.whole = report.whole.min(u64::from(index));
-                continue;
-            }
-            if !there.contains(&id.id) {
-                self.missing(id, index, report);
-                continue;
-            }
-            match named.remove(&id) {
-                None => {}
-                Some(Ok(parts)) => parts.into_iter().for_each(|(role, part)| self.add(role, part, index)),
-                Some(Err(text)) => {
-                    let text = format!("{id} is linked and is not one: {text}");
-                    let finding = Finding::new(Severity::Damaged, "record", text).on(id);
-                    report.findings.push(finding.at(store::place(id.id).display().to_string()));
-                }
-            }
-        }
-    }
-
-    /// Reads what the list leads to on all cores, in no order of statements; that is for the caller to keep.
-    fn named(&self, is_read: &(dyn Fn(&TypedId) -> bool + Sync)) -> BTreeMap<TypedId, Named> {
-        let mut named = BTreeMap::new();
-        let mut wave: BTreeSet<TypedId> = self.open.iter().map(|(_, id)| *id).collect();
-        while !wave.is_empty() {
-            let read = |id: &TypedId| {
-                let bytes = if is_read(id) { self.store.get(id.id, MAX_RECORD).ok()? } else { return None };
-                Some((*id, parts(id.kind, &bytes)))
-            };
-            let found: Vec<(TypedId, Named)> = wave.par_iter().filter_map(read).collect();
-            named.extend(found.iter().cloned());
-            let below = found.into_iter().filter_map(|(_, parts)| parts.ok()).flatten().map(|(_, id)| id);
-            wave = below.filter(|id| !named.contains_key(id)).collect();
-        }
-        named
-    }
-
-    fn missing(&self, id: TypedId, index: u32, report: &mut Report) {
-        if self.state.erased(id.id).is_some() {
-            return;
-        }
-        // These may be left out when a ledger is handed on; everything else holds without them.
-        let severity = match id.kind {
-            Kind::Private | Kind::Holder | Kind::About => Severity::Warn,
-            _ => Severity::Damaged,
-        };
-        if severity == Severity::Damaged {
-            report.whole = report.whole.min(u64::from(index));
-        }
-        let text = format!("{id} is missing; statement {index} needs it");
-        let finding = Finding::new(severity, "missing", text).on(id);
-        report.findings.push(finding.at(store::place(id.id).display().to_string()));
-    }
+/// What one claim was found to be about.
+struct Claimed {
+    index: u32,
+    object: TypedId,
+    links: Vec<(String, TypedId)>,
+    contradiction: Option<Finding>,
+    /// What its record names, if the record could be read.
+    named: Option<Named>,
 }
 
 /// What the bytes of an object name that must be in the store, too, with the roles; or why they are not one.
 type Named = Result<Vec<(&'static str, TypedId)>, String>;
+
+impl<'a> Need<'a> {
+    pub(super) fn new(shelf: &'a Shelf<'a>) -> Self {
+        Self { shelf, seen: HashSet::new(), contradicted: Vec::new(), wanting: Vec::new() }
+    }
+
+    /// Takes statements as they are folded, the first of which has an index.
+    pub(super) fn folded(&mut self, first: u64, folded: &[Folded<'_>]) {
+        let accepted =
+            folded.iter().zip(first as u32..).filter(|(one, _)| one.standing == Standing::Accepted);
+        let statements: Vec<(u32, &Statement<'_>)> =
+            accepted.filter_map(|(one, index)| Some((index, one.statement.as_ref()?))).collect();
+        self.claims(&statements);
+    }
+
+    /// Collects what the claims of accepted statements are about and link, and holds claims against their records.
+    fn claims(&mut self, statements: &[(u32, &Statement<'_>)]) {
+        let of = |(index, statement): &(u32, &Statement<'_>)| -> Vec<Claimed> {
+            claims_of(*index, statement).into_iter().map(|claim| self.hold(claim)).collect()
+        };
+        let claimed: Vec<Claimed> = statements.par_iter().flat_map_iter(of).collect();
+        let mut named = self.named(&claimed);
+        for claimed in claimed {
+            let Claimed { index, object, links, contradiction, .. } = claimed;
+            self.contradicted.extend(contradiction);
+            let linked =
+                links.iter().filter(|(role, target)| is_kept(role, *target)).map(|(_, target)| *target);
+            self.follow(index, linked.chain([object]), &mut named);
+        }
+    }
+
+    /// Holds a claim against its record, if that can be had.
+    fn hold(&self, claim: Stated) -> Claimed {
+        let (index, object) = (claim.place.index, claim.object);
+        let (text, named) = match self.shelf.read(object.id) {
+            None => (None, None),
+            Some(bytes) => {
+                let (text, said) = held(&claim, &bytes);
+                let links =
+                    |said: model::Projection| said.links.into_iter().map(|link| (link.role, link.target));
+                let named = match said {
+                    Some(said) => said.map(|said| links(said).collect()).map_err(|error| chain_text(&error)),
+                    None => parts(object.kind, &bytes),
+                };
+                (text, Some(named))
+            }
+        };
+        let finding = |text| Rebuilt::claim_finding(index, format!("{object}: {text}")).on(object);
+        Claimed { index, object, links: claim.links, contradiction: text.map(finding), named }
+    }
+
+    /// Reads what claims lead to and nobody needed so far, on all cores.
+    fn named(&self, claimed: &[Claimed]) -> HashMap<TypedId, Named> {
+        let is_new = |id: &TypedId| id.kind != Kind::Blob && !self.seen.contains(id);
+        let mut named: HashMap<TypedId, Named> = HashMap::new();
+        for claim in claimed {
+            if let Some(of_record) = &claim.named {
+                named.entry(claim.object).or_insert_with(|| of_record.clone());
+            }
+        }
+        let own: HashSet<TypedId> = claimed.iter().map(|claim| claim.object).collect();
+        let linked = claimed.iter().flat_map(|claim| &claim.links).map(|(_, id)| *id);
+        let below = named.values().flatten().flatten().map(|(_, id)| *id);
+        let mut wave: HashSet<TypedId> =
+            linked.chain(below).filter(|id| is_new(id) && !own.contains(id)).collect();
+        while !wave.is_empty() {
+            let read = |id: &TypedId| Some((*id, parts(id.kind, &self.shelf.read(id.id)?)));
+            let found: Vec<(TypedId, Named)> = wave.par_iter().filter_map(read).collect();
+            let below: Vec<TypedId> = found
+                .iter()
+                .filter_map(|(_, parts)| parts.as_ref().ok())
+                .flatten()
+                .map(|(_, id)| *id)
+                .collect();
+            named.extend(found);
+            wave = below
+                .into_iter()
+                .filter(|id| is_new(id) && !own.contains(id) && !named.contains_key(id))
+                .collect();
+        }
+        named
+    }
+
+    /// Looks for what a statement needs, and for what the found records and tree nodes name.
+    fn follow(
+        &mut self,
+        index: u32,
+        needed: impl Iterator<Item = TypedId>,
+        named: &mut HashMap<TypedId, Named>,
+    ) {
+        let mut open: BTreeSet<TypedId> = needed.filter(|id| !self.seen.contains(id)).collect();
+        while let Some(id) = open.pop_first() {
+            self.seen.insert(id);
+            if !self.shelf.has(id.id) {
+                self.wanting.push((index, Wanting::Absent(id)));
+                continue;
+            }
+            match named.remove(&id) {
+                // What was read and found to be sound names nothing else.
+                None if self.shelf.is_sound(id.id) => {}
+                None => self.wanting.push((index, Wanting::Unread(id))),
+                Some(Ok(parts)) => {
+                    let parts = parts.into_iter().filter(|(role, part)| is_kept(role, *part));
+                    open.extend(parts.map(|(_, part)| part).filter(|part| !self.seen.contains(part)));
+                }
+                Some(Err(text)) => {
+                    let text = format!("{id} is linked and is not one: {text}");
+                    let finding = Finding::new(Severity::Damaged, "record", text).on(id);
+                    let finding = finding.at(store::place(id.id).display().to_string());
+                    self.wanting.push((index, Wanting::Other(finding)));
+                }
+            }
+        }
+    }
+
+    /// Tells what is wrong and what is not there, by a state that knows all erasures.
+    fn tell(self, state: &State, report: &mut Report) {
+        report.findings.extend(self.contradicted);
+        for (index, wanting) in self.wanting {
+            match wanting {
+                Wanting::Absent(id) => missing(id, index, state, report),
+                Wanting::Unread(id) if self.shelf.is_wrong(id.id) => {
+                    report.whole = report.whole.min(u64::from(index));
+                }
+                Wanting::Unread(_) => {}
+                Wanting::Other(finding) => report.findings.push(finding),
+            }
+        }
+    }
+}
+
+/// Whether a link leads to something that is kept: a root that is one file is the user's data, which stays
+/// where it is.
+fn is_kept(role: &str, id: TypedId) -> bool {
+    !(role == "root" && id.kind == Kind::Blob)
+}
+
+fn missing(id: TypedId, index: u32, state: &State, report: &mut Report) {
+    if state.erased(id.id).is_some() {
+        return;
+    }
+    // These may be left out when a ledger is handed on; everything else holds without them.
+    let severity = match id.kind {
+        Kind::Private | Kind::Holder | Kind::About => Severity::Warn,
+        _ => Severity::Damaged,
+    };
+    if severity == Severity::Damaged {
+        report.whole = report.whole.min(u64::from(index));
+    }
+    let text = format!("{id} is missing; statement {index} needs it");
+    let finding = Finding::new(severity, "missing", text).on(id);
+    report.findings.push(finding.at(store::place(id.id).display().to_string()));
+}
 
 fn parts(kind: Kind, bytes: &[u8]) -> Named {
     let say = |error: &dyn std::error::Error| chain_text(error);

@@ -13,7 +13,7 @@ use crate::log::files;
 use crate::state::{Parent, State};
 use crate::verify::chain_text;
 
-use super::log::{Before, Files, check_files, fold};
+use super::log::{Before, Files, Told, check_files, fold};
 use super::{Error, Report, is_about_content};
 
 /// Checks the parents of a log whose own files are right; `None` when nothing can be rebuilt on them.
@@ -21,6 +21,7 @@ pub(super) fn check(
     durable: &Durable,
     (own, head, _): &Files,
     cached: Option<&State>,
+    told: &mut Told<'_>,
     report: &mut Report,
 ) -> Result<Option<Before>, Error> {
     let mut before = Before { state: State::new(), ..Before::default() };
@@ -40,9 +41,10 @@ pub(super) fn check(
         let files = check_files(&under, &mut found)?;
         let is_whole = files.is_some();
         let rebuilt = match files {
-            Some(files) => fold(files, before, cached, &mut found)?,
+            Some(files) => fold(files, before, cached, told, &mut found)?,
             None => None,
         };
+        let is_told = found.is_damaged();
         report.findings.extend(found.findings.into_iter().map(|mut finding| {
             // Where files disagree, statements are named by their index in the log, and else by their place.
             let is_inside = |at: &str| at.starts_with("log/") || !is_whole;
@@ -50,13 +52,15 @@ pub(super) fn check(
                 finding.at.map(|at| if is_inside(&at) { format!("{}/{at}", dir.display()) } else { at });
             finding
         }));
-        report.statements += found.size;
         let Some(rebuilt) = rebuilt else {
-            report.size += first + found.size;
-            report.whole = first + found.whole;
-            report.damaged("parent", at, "the log that this ledger goes on from cannot be folded");
+            report.size = report.size.saturating_add(first).saturating_add(found.size);
+            report.whole = first.saturating_add(found.whole);
+            if !is_told {
+                report.damaged("parent", at, "the log that this ledger goes on from cannot be folded");
+            }
             return Ok(None);
         };
+        report.statements += found.size;
         let (size, root) = (rebuilt.head.head().size, rebuilt.head.head().root);
         if (size, root) != (parent.size, parent.root) || rebuilt.ledger() != Some(parent.ledger) {
             let text =

@@ -145,7 +145,7 @@ impl Ledger {
             Standing::Rejected(reason) => return Err(Error::Refused { reason }),
             Standing::Unknown => return Err(Error::Rules { found: self.state.rules() }),
         }
-        if self.log_key_of(by.log).is_none() {
+        if !self.state.key(by.log.public().thumbprint()).is_some_and(|row| row.has(Role::Log)) {
             return Err(Error::Refused { reason: Reason::RoleNotAllowed });
         }
         let ledger = LedgerId::of_genesis(leaf);
@@ -192,9 +192,5 @@ impl Ledger {
         let prefix = Genesis::KIND.prefix();
         let bytes = statement::sign(&payload, prefix, holder, by.time, by.author)?;
         Ok((encoded.bytes, bytes))
-    }
-
-    fn log_key_of(&self, key: &SigningKey) -> Option<()> {
-        self.state.key(key.public().thumbprint()).filter(|row| row.has(Role::Log)).map(|_| ())
     }
 }

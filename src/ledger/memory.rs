@@ -152,7 +152,8 @@ impl Home {
         let Some(bytes) = state.to_file() else {
             return Err("the folded state is not kept: the one that it grew from is damaged".to_owned());
         };
-        outside::replace(disk, &path, &bytes, MODE)
+        // Each page of it has a digest, so what a power cut leaves of it is noticed and made again.
+        outside::replace_derived(disk, &path, &bytes, MODE)
             .map_err(|error| format!("the folded state is not kept: {error}"))?;
         self.saved = state.places();
         Ok(())

@@ -25,7 +25,6 @@ use crate::log::HeadFile;
 use crate::log::files;
 use crate::log::head_file::{MAX_BATCH, MAX_BATCH_BYTES};
 use crate::log::key::{PublicKey, SigningKey, thumbprint};
-use crate::log::note;
 use crate::log::statement::{MAX_STATEMENT, Seen, Statement};
 use crate::model::{Facts, Kind, Role};
 use crate::state::{Checks, Reason, Signatures, Standing, State, advance};
@@ -207,8 +206,7 @@ impl Ledger {
         }
         let keys = log_keys(&state);
         let unsigned = |source| Error::HeadSignature { size: head.size, source };
-        file.head.verify(&keys).map_err(unsigned)?;
-        note::verify_receipt(&file.receipt, head.root, &keys).map_err(unsigned)?;
+        file.verify(&keys).map_err(unsigned)?;
         Ok(state)
     }
 

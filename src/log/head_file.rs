@@ -6,6 +6,7 @@
 
 use crate::codec::{self, Reader, Writer};
 
+use super::key::PublicKey;
 use super::note::{self, SignedHead};
 use super::statement::MAX_STATEMENT;
 
@@ -54,6 +55,16 @@ impl HeadFile {
             w.byte_string(statement);
         }
         w.finish()
+    }
+
+    /// Checks that one of these keys signed both the note and the receipt, and returns it.
+    ///
+    /// Two keys would vouch for the same tree; but a receipt that outlives its head names only its own.
+    pub fn verify<'k>(&self, keys: &'k [PublicKey]) -> Result<&'k PublicKey, note::Error> {
+        self.head.verify(keys)?;
+        let signer = note::verify_receipt(&self.receipt, self.head.head().root, keys)?;
+        self.head.verify(std::slice::from_ref(signer))?;
+        Ok(signer)
     }
 
     /// Reads a file. Signatures are not checked here; the head's size must fit the batch.

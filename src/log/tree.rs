@@ -154,6 +154,12 @@ impl MemoryTiles {
         }
     }
 
+    /// Returns one leaf.
+    pub fn leaf(&self, index: u64) -> Option<StatementId> {
+        let leaf = self.levels.first()?.get(usize::try_from(index).ok()?)?;
+        Some(StatementId::from_bytes(*leaf.as_bytes()))
+    }
+
     /// Returns the number of leaves.
     pub fn size(&self) -> u64 {
         self.levels.first().map_or(0, |leaves| leaves.len() as u64)

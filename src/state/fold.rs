@@ -383,6 +383,9 @@ impl State {
             if let Facts::Key { key, holder, roles, .. } = &claim.facts
                 && key::thumbprint(key) == statement.kid
             {
+                if roles.is_empty() {
+                    return reject(Reason::RoleNotAllowed);
+                }
                 return Ok((*holder, roles.iter().copied().collect()));
             }
         }

@@ -21,7 +21,7 @@ use pages::Pages;
 use rows::{join, number, typed, typed_key};
 use table::Table;
 
-pub use advance::{Error, Signatures, advance};
+pub use advance::{Error, Folded, Signatures, Told, advance, advance_telling};
 pub use fold::{Checks, RULES, Reason, Standing};
 pub use pages::Source;
 pub use rows::{AttemptRow, DigestRole, KeyRow, Mark, MarkTarget, NameRow, Place, RunRow};
@@ -238,7 +238,8 @@ impl State {
 
     /// Whether a holder claimed an object, with any of its keys.
     pub fn stated_by(&self, id: TypedId, holder: HolderId) -> bool {
-        self.keys().iter().any(|key| key.holder == holder && self.claim_by(id, key.id).is_some())
+        let claimed = |key: [u8; 32]| self.claim_by(id, KeyId::from_bytes(key)).is_some();
+        self.keys.iter().any(|(key, row)| KeyRow::holder_of(&row) == holder && claimed(key))
     }
 
     /// Returns accepted objects of a kind whose id begins with some hex digits, for short ids.
@@ -290,16 +291,18 @@ impl State {
     }
 
     fn key_numbered(&self, number: u32) -> Option<KeyRow> {
-        self.keys().into_iter().find(|key| key.number == number)
+        let found = self.keys.iter().find(|(_, row)| KeyRow::number_of(row) == number);
+        found.map(|(key, row)| KeyRow::unpack(&key, &row))
     }
 
     fn is_holder(&self, holder: HolderId) -> bool {
-        self.keys.iter().any(|(key, row)| KeyRow::unpack(&key, &row).holder == holder)
+        self.keys.iter().any(|(_, row)| KeyRow::holder_of(&row) == holder)
     }
 
     /// Whether a holder has a role with any of its keys.
     pub fn holder_has(&self, holder: HolderId, role: Role) -> bool {
-        self.keys().iter().any(|key| key.holder == holder && key.has(role))
+        let has = |(key, row): ([u8; 32], _)| KeyRow::unpack(&key, &row).has(role);
+        self.keys.iter().filter(|(_, row)| KeyRow::holder_of(row) == holder).any(has)
     }
 
     /// Finds a name.

@@ -107,6 +107,11 @@ impl KeyRow {
         number(&row[65..69])
     }
 
+    /// Returns the holder of a packed row; most questions about keys are about nothing else.
+    pub(super) fn holder_of(row: &[u8; 79]) -> HolderId {
+        HolderId::of_first_key(KeyId::from_bytes(digest(&row[32..64])))
+    }
+
     /// Returns whether the key has a role now.
     pub fn has(&self, role: Role) -> bool {
         self.roles.contains(&role)

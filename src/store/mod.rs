@@ -15,6 +15,8 @@ use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
+
 use crate::durable::{self, Created, Durable, Found, Kind};
 use crate::id::{self, Digests, Fingerprint, Hasher, ObjectId, Prefix};
 
@@ -291,6 +293,16 @@ impl Store {
         }
     }
 
+    /// Hashes an object of any size that has a file of its own, and returns its size, and its bytes if they are
+    /// at most `cap`.
+    pub fn examine_loose(&self, id: ObjectId, cap: usize) -> Result<(u64, Option<Vec<u8>>), Error> {
+        match self.get_loose(id, cap) {
+            Ok(bytes) => Ok((bytes.len() as u64, Some(bytes))),
+            Err(Error::TooLarge { .. }) => Ok((self.copy_loose(id, &mut io::sink())?, None)),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Copies an object of any size and returns its size.
     ///
     /// Whether the bytes are the object's is known at the end only: after an error, what was written is to be
@@ -358,27 +370,43 @@ impl Store {
         Ok(ids)
     }
 
-    /// Lists everything under `objects/`, in order of its path.
-    pub fn walk(&self) -> Result<Vec<Entry>, Error> {
-        let mut entries = Vec::new();
-        for folder in self.durable.list(Path::new(OBJECTS))? {
-            let path = Path::new(OBJECTS).join(&folder.name);
-            if !folder.is_dir || fan_out(&folder.name).is_none() {
-                entries.push(Entry::Stray(path));
-                continue;
-            }
-            for file in self.durable.list(&path)? {
-                let path = path.join(&file.name);
-                let Some(id) = parse(&folder.name, &file.name).filter(|_| file.is_file) else {
-                    entries.push(Entry::Stray(path));
-                    continue;
-                };
-                // An object may be dropped while we look.
-                if let Some(meta) = self.durable.stat(&path)? {
-                    entries.push(Entry::Object(id, meta.size));
+    /// Lists everything under `objects/`: the names of objects in order, and what no store puts there.
+    ///
+    /// Nothing is looked into, not even for its size.
+    pub fn listed(&self) -> Result<(Vec<ObjectId>, Vec<PathBuf>), Error> {
+        let folders = self.durable.list(Path::new(OBJECTS))?;
+        let listed: Vec<(Vec<ObjectId>, Vec<PathBuf>)> = folders
+            .par_iter()
+            .map(|folder| {
+                let path = Path::new(OBJECTS).join(&folder.name);
+                if !folder.is_dir || fan_out(&folder.name).is_none() {
+                    return Ok((Vec::new(), vec![path]));
                 }
-            }
-        }
+                let (mut ids, mut strays) = (Vec::new(), Vec::new());
+                for file in self.durable.list(&path)? {
+                    match parse(&folder.name, &file.name).filter(|_| file.is_file) {
+                        Some(id) => ids.push(id),
+                        None => strays.push(path.join(&file.name)),
+                    }
+                }
+                Ok((ids, strays))
+            })
+            .collect::<Result<_, Error>>()?;
+        let (ids, strays): (Vec<_>, Vec<_>) = listed.into_iter().unzip();
+        Ok((ids.concat(), strays.concat()))
+    }
+
+    /// Lists everything under `objects/`, objects with their sizes, and then what no store puts there.
+    pub fn walk(&self) -> Result<Vec<Entry>, Error> {
+        let (ids, strays) = self.listed()?;
+        let sized = |id: &ObjectId| match self.durable.stat(&place(*id)) {
+            Ok(Some(meta)) => Some(Ok(Entry::Object(*id, meta.size))),
+            // An object may be dropped while we look.
+            Ok(None) => None,
+            Err(error) => Some(Err(error.into())),
+        };
+        let mut entries: Vec<Entry> = ids.par_iter().filter_map(sized).collect::<Result<_, Error>>()?;
+        entries.extend(strays.into_iter().map(Entry::Stray));
         Ok(entries)
     }
 

@@ -1,46 +1,50 @@
 //! The bytes at a path against what is recorded: which record is meant, and every file that differs from it.
+//! What lies there beyond the record is `extra`'s work.
 //!
 //! Which files are weights is data in the record and is never worked out again for a recorded checkpoint; the
 //! rules of the recogniser are asked about files only that the record does not know. Signatures and lineage are
 //! checked elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 use crate::capture::walk::{self, Options, Reading, Root, Tree};
 use crate::capture::weights::{self, Weights};
 use crate::codec::MAX_RECORD;
+use crate::diff;
 use crate::id::{Digests, ObjectId};
 use crate::ledger::{self, Ledger, Stated};
-use crate::model::content::{self, ListError, Sums, What, escape};
+use crate::model::content::{self, ListError, Sums, Tensors, What, escape};
 use crate::model::{self, Checkpoint, Dataset, Kind, Model, TypedId};
 use crate::state::DigestRole;
 use crate::store;
 
 use super::statement::{chain_text, claim_before};
-use super::{Bytes, Error, Extra, Finding, MAX_COMPARED, Report, Request, Severity, Short};
+use super::{Bytes, Error, Finding, MAX_COMPARED, Report, Request, Severity, Short};
 
 /// Of many names this many are shown.
 const NAMED: usize = 4;
 
 /// What a claim says about the bytes of its subject.
-struct Recorded {
-    id: TypedId,
+pub(super) struct Recorded {
+    pub(super) id: TypedId,
     /// What must be equal: the weights of a checkpoint, all of a dataset or base model.
     weights: TypedId,
     /// Everything that lay there.
-    full: TypedId,
+    pub(super) full: TypedId,
     tensors: Option<ObjectId>,
     sums: Option<ObjectId>,
 }
 
 /// A file as it is recorded; of a dataset that is one file, the size is not.
-struct File {
+pub(super) struct File {
     size: Option<u64>,
     id: ObjectId,
 }
 
-type Listing = BTreeMap<Vec<u8>, File>;
+pub(super) type Listing = BTreeMap<Vec<u8>, File>;
 
 impl Recorded {
     fn new(stated: &Stated) -> Option<Self> {
@@ -122,19 +126,19 @@ pub(super) fn check(
 }
 
 /// One path under comparison.
-struct Sight<'a> {
+pub(super) struct Sight<'a> {
     ledger: &'a Ledger,
-    request: &'a Request,
+    pub(super) request: &'a Request,
     path: &'a Path,
     size: u64,
-    tree: Tree,
+    pub(super) tree: Tree,
     /// What the recogniser says, once it was asked; it reads the weights a second time.
     weights: Option<Weights>,
-    report: &'a mut Report,
+    pub(super) report: &'a mut Report,
 }
 
 impl Sight<'_> {
-    fn weights(&mut self) -> Result<&Weights, Error> {
+    pub(super) fn weights(&mut self) -> Result<&Weights, Error> {
         let weights = match self.weights.take() {
             Some(weights) => weights,
             None => weights::observe(&self.tree, self.path)?,
@@ -178,7 +182,8 @@ impl Sight<'_> {
         let others: Vec<String> = found.iter().skip(1).map(|(_, _, stated)| stated.object.short()).collect();
         let first = found.first().and_then(|(_, _, stated)| Recorded::new(stated));
         if !others.is_empty() {
-            let text = format!("the same bytes are also recorded as {}", some(&others));
+            let what = if wanted == DigestRole::Tensors { "tensors" } else { "bytes" };
+            let text = format!("the same {what} are also recorded as {}", some(&others));
             self.report.add(Finding::new(Severity::Ok, "also-recorded", text));
         }
         Ok(first)
@@ -281,6 +286,24 @@ impl Sight<'_> {
         Ok(files.collect())
     }
 
+    /// Reads the symbolic links of a recorded tree.
+    pub(super) fn links(&self, root: TypedId) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let listed = content::list(root.id, &mut |id| self.ledger.store().get(id, MAX_RECORD));
+        let link = |(path, what)| match what {
+            What::Link(target) => Some((path, target)),
+            What::File { .. } | What::Dir(_) => None,
+        };
+        listed.unwrap_or_default().into_iter().filter_map(link).collect()
+    }
+
+    /// Returns where a file lies that was seen.
+    pub(super) fn locate(&self, path: &[u8]) -> PathBuf {
+        match self.tree.root {
+            Root::File { .. } => self.path.to_owned(),
+            Root::Dir => self.path.join(OsStr::from_bytes(path)),
+        }
+    }
+
     /// Returns what stands here for a recorded file. A checkpoint of one file may have been renamed.
     fn here(&self, path: &[u8], listing: &Listing) -> Option<&walk::Seen> {
         match self.tree.root {
@@ -309,7 +332,8 @@ impl Sight<'_> {
                 None
             }
         };
-        let wrong = self.wrong_files(recorded, &weights);
+        let differs = |(path, file): &(&Vec<u8>, &File)| !self.has(path, file, &weights);
+        let wrong: Vec<Vec<u8>> = weights.iter().filter(differs).map(|(path, _)| path.clone()).collect();
         let is_equal = wrong.is_empty();
         let same_tensors = !is_equal && self.same_tensors(recorded)?;
         if is_equal {
@@ -318,11 +342,15 @@ impl Sight<'_> {
             let text = format!("{} as recorded, {} read", files(weights.len()), Bytes(bytes));
             self.report.add(Finding::new(Severity::Ok, "bytes", text).on(recorded.id));
         } else if same_tensors {
-            let text = format!("every tensor is as recorded; {} otherwise", files(wrong.len()));
-            self.report.add(Finding::new(Severity::Ok, "tensors", text).on(recorded.id));
+            self.tell_tensors(recorded, &weights, &wrong)?;
         } else {
             self.name_what_it_is(recorded)?;
-            self.report.findings.extend(wrong);
+            let findings: Vec<Finding> =
+                wrong.iter().map(|path| self.wrong_file(recorded, &weights, path)).collect();
+            self.report.findings.extend(findings);
+            if self.request.by_tensors {
+                self.tell_other_tensors(recorded)?;
+            }
             self.structure()?;
         }
         if recorded.id.kind == Kind::Checkpoint
@@ -333,28 +361,54 @@ impl Sight<'_> {
             self.report.add(Finding::new(Severity::Warn, "unsafe-pickle", text).on(recorded.id));
         }
         self.compare_sums(recorded);
-        self.compare_extra(recorded, &weights, full.as_ref())?;
+        self.compare_extra(recorded, &weights, full.as_ref(), same_tensors)?;
         if let Some(full) = full.filter(|_| is_equal) {
             self.compare_others(recorded, &weights, &full);
         }
         Ok(())
     }
 
-    fn wrong_files(&self, recorded: &Recorded, weights: &Listing) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        for (path, file) in weights.iter().filter(|(path, file)| !self.has(path, file, weights)) {
+    /// Says what was recorded under a path, and what is found there.
+    fn wrong_file(&self, recorded: &Recorded, weights: &Listing, path: &Vec<u8>) -> Finding {
+        let was = weights.get(path).map_or(String::new(), |file| {
             let size = file.size.map_or(String::new(), |size| format!("{} ", Bytes(size)));
-            let link = self.tree.links.iter().find(|(link, _)| link == path);
-            let found = match (self.here(path, weights), link) {
-                (Some(seen), _) => format!("found {} {}", Bytes(seen.size), Short(seen.blake3)),
-                (None, Some((_, target))) => format!("found a symbolic link to `{}`", escape(target)),
-                (None, None) => "found nothing".to_owned(),
-            };
-            let text = format!("recorded {size}{}, {found}", Short(file.id));
-            let finding = Finding::new(Severity::Fail, "wrong-bytes", text).at(escape(path));
-            findings.push(finding.on(recorded.id));
-        }
-        findings
+            format!("{size}{}", Short(file.id))
+        });
+        let link = self.tree.links.iter().find(|(link, _)| link == path);
+        let found = match (self.here(path, weights), link) {
+            (Some(seen), _) => format!("found {} {}", Bytes(seen.size), Short(seen.blake3)),
+            (None, Some((_, target))) => format!("found a symbolic link to `{}`", escape(target)),
+            (None, None) => "found nothing".to_owned(),
+        };
+        let finding = Finding::new(Severity::Fail, "wrong-bytes", format!("recorded {was}, {found}"));
+        finding.at(escape(path)).on(recorded.id)
+    }
+
+    /// Names the tensors that differ, or says why they cannot be compared.
+    fn tell_other_tensors(&mut self, recorded: &Recorded) -> Result<(), Error> {
+        let of_record = recorded.tensors.and_then(|id| {
+            let bytes = self.ledger.store().get(id, MAX_RECORD).ok()?;
+            Tensors::decode(&bytes).ok()
+        });
+        let here = self.weights()?.tensors.as_ref().and_then(|set| Tensors::decode(&set.bytes).ok());
+        let text = match (of_record, here) {
+            (Some(was), Some(is)) => {
+                let mut changes = Vec::new();
+                let same = diff::tensors(&was.tensors, &is.tensors, &mut changes);
+                let word = |change: &diff::Change| match (change.how, &change.before, &change.after) {
+                    ("dtype" | "shape", Some(was), Some(is)) => format!("`{}` {was} -> {is}", change.path),
+                    (how, ..) => format!("`{}` {how}", change.path),
+                };
+                let words: Vec<String> = changes.iter().map(word).collect();
+                format!("{same} of {} tensors as recorded; {}", was.tensors.len(), some(&words))
+            }
+            (None, _) => "tensors cannot be compared: none are recorded".to_owned(),
+            (_, None) => {
+                "tensors cannot be compared: not all weights here are whole safetensors files".to_owned()
+            }
+        };
+        self.report.add(Finding::new(Severity::Warn, "tensors", text).on(recorded.id));
+        Ok(())
     }
 
     fn same_tensors(&mut self, recorded: &Recorded) -> Result<bool, Error> {
@@ -390,40 +444,6 @@ impl Sight<'_> {
         self.report.add(finding.on(recorded.id));
     }
 
-    /// Reports files that the record does not know.
-    fn compare_extra(
-        &mut self,
-        recorded: &Recorded,
-        weights: &Listing,
-        full: Option<&Listing>,
-    ) -> Result<(), Error> {
-        if self.tree.root != Root::Dir || self.tree.id == recorded.full.id {
-            return Ok(());
-        }
-        let is_known =
-            |path: &Vec<u8>| weights.contains_key(path) || full.is_some_and(|f| f.contains_key(path));
-        let extra: Vec<Vec<u8>> =
-            self.tree.files.iter().map(|file| &file.path).filter(|path| !is_known(path)).cloned().collect();
-        if extra.is_empty() || self.request.extra == Extra::Allow {
-            return Ok(());
-        }
-        let read: BTreeSet<Vec<u8>> = self.weights()?.weights.clone();
-        // A dataset has no loader: any file more is a difference.
-        let whole = recorded.id.kind == Kind::Dataset;
-        for path in extra {
-            let is_read = whole || read.contains(&path);
-            let severity =
-                if is_read && self.request.extra == Extra::Deny { Severity::Fail } else { Severity::Warn };
-            let text = if is_read {
-                "a loader reads it, and it is not part of what was recorded"
-            } else {
-                "not recorded"
-            };
-            self.report.add(Finding::new(severity, "extra-file", text).at(escape(&path)).on(recorded.id));
-        }
-        Ok(())
-    }
-
     /// Reports recorded files beside the weights that have changed or gone.
     fn compare_others(&mut self, recorded: &Recorded, weights: &Listing, full: &Listing) {
         if self.tree.root != Root::Dir || self.tree.id == recorded.full.id {
@@ -434,7 +454,8 @@ impl Sight<'_> {
             .filter(|(path, file)| !self.has(path, file, full))
             .map(|(path, _)| format!("`{}`", escape(path)))
             .collect();
-        let has_extra = self.tree.files.iter().any(|file| !full.contains_key(&file.path));
+        let has_extra = self.tree.files.iter().any(|file| !full.contains_key(&file.path))
+            || !self.extra_links(recorded).is_empty();
         let text = if differ.is_empty() && has_extra {
             return;
         } else if differ.is_empty() {
@@ -447,11 +468,11 @@ impl Sight<'_> {
     }
 }
 
-fn files(count: usize) -> String {
+pub(super) fn files(count: usize) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
 }
 
-fn some(names: &[String]) -> String {
+pub(super) fn some(names: &[String]) -> String {
     let more = names.len().saturating_sub(NAMED);
     let mut text = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
     if more > 0 {

@@ -5,12 +5,27 @@
 
 use crate::id;
 use crate::ledger::Stated;
-use crate::model::{self, Facts, Kind, TypedId};
+use crate::model::{self, Facts, Kind, Projection, TypedId};
 
 /// Returns how a claim and the bytes of its object contradict each other, if they do.
 ///
 /// The bytes are those of the object's id, which reading them from the store has shown.
 pub(crate) fn contradiction(stated: &Stated, bytes: &[u8]) -> Option<String> {
+    held(stated, bytes).0
+}
+
+/// Holds a claim against the bytes of its object: how they contradict each other, and what the bytes say, where
+/// this version knows what records of the kind say.
+pub(crate) fn held(
+    stated: &Stated,
+    bytes: &[u8],
+) -> (Option<String>, Option<Result<Projection, model::Error>>) {
+    let kind = stated.object.kind;
+    let said = is_projected(kind).then(|| model::project(kind, bytes));
+    (differs(stated, bytes, said.as_ref()), said)
+}
+
+fn differs(stated: &Stated, bytes: &[u8], said: Option<&Result<Projection, model::Error>>) -> Option<String> {
     let (kind, size) = (stated.object.kind, bytes.len() as u64);
     if stated.size != size {
         return Some(format!("the claim gives it {} bytes, it has {size}", stated.size));
@@ -18,12 +33,12 @@ pub(crate) fn contradiction(stated: &Stated, bytes: &[u8]) -> Option<String> {
     if stated.sha256 != id::sha256(bytes) {
         return Some("the claim gives it another SHA-256".to_owned());
     }
-    if !is_projected(kind) {
-        return (model::stated_kind(bytes) != Some(kind)).then(|| format!("its bytes are not a {kind}"));
-    }
-    let said = match model::project(kind, bytes) {
-        Ok(projection) => projection,
-        Err(error) => return Some(format!("{error}")),
+    let said = match said {
+        None => {
+            return (model::stated_kind(bytes) != Some(kind)).then(|| format!("its bytes are not a {kind}"));
+        }
+        Some(Err(error)) => return Some(format!("{error}")),
+        Some(Ok(projection)) => projection,
     };
     let in_record = |role: &str| kind.link_rule(role).is_none_or(|rule| !rule.claim_only);
     let mut claimed: Vec<(&str, TypedId)> = stated.links.iter().map(|(r, id)| (r.as_str(), *id)).collect();

@@ -72,6 +72,8 @@ pub(super) fn claim_of(ledger: &Ledger, mark: &Mark) -> Option<Stated> {
 }
 
 /// Says who left a mark, where and why: ` by kim (owner 4f2a) in statement 12: laptop stolen`.
+///
+/// From where on a mark on a thing counts is said first; of one on a key, [`extent`] says it.
 pub(super) fn told(ledger: &Ledger, mark: &Mark) -> String {
     let stated = claim_of(ledger, mark);
     let who = stated.as_ref().map_or(String::new(), |stated| format!(" by {}", ledger.who(stated.key)));
@@ -79,7 +81,11 @@ pub(super) fn told(ledger: &Ledger, mark: &Mark) -> String {
     let reason = about.and_then(|about| ledger.record::<About>(about.id).ok());
     let reason = reason.and_then(|about| about.texts.get(REASON).cloned());
     let reason = reason.map_or(String::new(), |reason| format!(": {reason}"));
-    format!("{who} in statement {}{reason}", mark.index)
+    let from = match (mark.target, mark.since) {
+        (MarkTarget::Key(_), _) | (_, 0) => String::new(),
+        (_, since) => format!(" from statement {since} on"),
+    };
+    format!("{from}{who} in statement {}{reason}", mark.index)
 }
 
 /// Says what a mark on a key means: `compromised since statement 9` or `revoked`.

@@ -1,6 +1,6 @@
 //! Verifying: what lies here, where it came from, and whether anything is wrong with it. Every check, all findings.
 //!
-//! `bytes` compares a directory with what is recorded, `statement` re-checks signatures and places in the log,
+//! `bytes` compares a directory with what is recorded, `extra` looks at what lies there besides, `statement` re-checks signatures and places in the log,
 //! `claim` compares a claim with its record, `chain` follows a claim to everything that it rests on, `marks` says
 //! what was revoked, and `outside` asks the repository and the data. Nothing here is written, and the folded state is a place to look
 //! things up, never a reason to believe them: what an answer rests on is read from the log and checked again.
@@ -8,6 +8,7 @@
 mod bytes;
 mod chain;
 mod claim;
+mod extra;
 mod marks;
 mod outside;
 mod statement;
@@ -22,7 +23,7 @@ use crate::ledger::{self, Ledger};
 use crate::model::TypedId;
 
 pub use bytes::identify;
-pub(crate) use claim::contradiction;
+pub(crate) use claim::held;
 pub use marks::{Notice, compromised_keys, notices};
 pub(crate) use statement::chain_text;
 

@@ -71,6 +71,8 @@ def file_name(value):  # a path made of it must not lead elsewhere
 
 TEXTS, FIRST, BARE = {str: str}, itemgetter(0), {"tree", "sums", "tensors"}
 INPUTS = ascending((str, REF), FIRST)
+TASK = dict(name=str, version_=str, hash_=str, dataset_=str, subset_=str, split_=str, revision_=str,
+            few_shot_=U64, samples_=U64)
 ENTRY = either((range(2), file_name, U64, 32), (range(2, 3), file_name, 32), (range(3, 4), file_name, bytes))
 FIELDS = dict.fromkeys(("genesis", "format", "dataset", "model", "contract", "policy"), {}) | {
     "holder": dict(name=str),
@@ -92,9 +94,13 @@ FIELDS = dict.fromkeys(("genesis", "format", "dataset", "model", "contract", "po
     "start": dict(nonce=16, lost_=[REF], check={"frozen", "quick", "full"}),
     "end": dict(nonce=16, code_=INT, signal_=str),
     "checkpoint": dict(format=str, step_=U64, path_=str),
-    "benchmark": dict(name=str),
+    "benchmark": dict(name=str, tasks_=ascending(TASK, itemgetter("name"))),
     "eval": dict(results=[REF], binding={"observed", "sealed", "asserted"}, partial_=str, format=str,
-                 metrics=ascending(dict(name=str, value=str, stderr_=str, n_=U64), itemgetter("name"))),
+                 reported_by_={"training"}, harness_=dict(name=str, version_=str), decoding_=TEXTS, seeds_=TEXTS,
+                 metrics=ascending(dict(name=str, value=str, stderr_=str, n_=U64, task_=str, filter_=str,
+                                        better_={"higher", "lower"}), itemgetter("name"))),
+    "import": dict(subjects=ascending(REF), format=str, claims=[
+        dict(value=str, metric_=str, label_=str, task_=TASK, source_=str, date_=str)]),
     "revocation": dict(nonce=16),
     "note": dict(nonce=16, text=str),
     "tree": either(dict(entries=ascending(ENTRY, itemgetter(1), most=4096)),
@@ -106,7 +112,8 @@ for kind in FIELDS.keys() - BARE:  # a record has also its facts, and a referenc
     refs = {role + "_" * (0 in link.count): REF for role, link in TABLE[kind].links.items()
             if not link.beside and link.count.stop == 2}
     FIELDS[kind] = ({} if kind in NAMED_BESIDE else FACTS[kind]) | refs | FIELDS[kind]
-ROLE_OF = {"contracts": "contract", "policies": "policy", "results": "result", "sources": "source"}
+ROLE_OF = {"contracts": "contract", "policies": "policy", "results": "result", "sources": "source",
+           "subjects": "subject"}
 COHERENT = {  # what a plan has not it explains, and it explains nothing else
     "plan": lambda plan: ("name" in plan) != ("nonce" in plan) and plan["none"].keys() == {
         part for part in ("config", "code", "data", "environment", "base") if not plan.get(part)},

@@ -10,6 +10,7 @@ mod files;
 mod killed;
 mod ledger_files;
 mod machine;
+mod results;
 mod scene;
 mod statements;
 #[path = "../cli/support.rs"]

@@ -432,3 +432,40 @@ fn copies_made_in_a_crowd_are_prefixes_or_say_where_they_end() {
     }
     println!("{} statements, {COPIES} copies by cp, {adopted} of them whole", whole.len());
 }
+
+#[test]
+fn two_backups_to_one_place_at_once_leave_one_that_is_whole() {
+    let (_world, kim) = World::trained();
+    let dir = room(&kim, "backup");
+    let root = dir.join(".ledger");
+    for round in 0..6 {
+        let said = kim.lay("said.txt", format!("round {round}").as_bytes());
+        kim.ok(&["-q", "record", "dataset", said.to_str().unwrap(), "--name", "said"]);
+        let words = ["--json", "backup", dir.to_str().unwrap()];
+        let both = [(); 2].map(|()| {
+            let mut command = kim.command(&words);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        });
+        let size = kim.json(&["status"])["size"].clone();
+        let mut made = 0;
+        for child in both {
+            let output = child.wait_with_output().unwrap();
+            let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            match output.status.code() {
+                Some(0) => {
+                    assert_eq!(said["size"], size, "{said}");
+                    made += 1;
+                }
+                // The place was free when it began, and the other one has it now.
+                Some(4) if round == 0 => assert_eq!(said["findings"][0]["kind"], "exists", "{said}"),
+                other => panic!("{other:?} in round {round}: {said}"),
+            }
+        }
+        assert!(made > 0, "round {round}");
+        let there = kim.at(&dir);
+        assert_eq!(there.json(&["fsck"])["damaged"], 0, "round {round}");
+        assert_eq!(there.ok(&["head"]), kim.ok(&["head"]), "round {round}");
+        let left: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(left, std::slice::from_ref(&root), "what the slower one had copied is gone again");
+    }
+}

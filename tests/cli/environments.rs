@@ -32,6 +32,13 @@ fn venv(kim: &Person) {
     std::fs::set_permissions(python, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+/// Every object of the store with its file.
+fn objects(kim: &Person) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let dirs = std::fs::read_dir(kim.project.join(".ledger/objects")).unwrap().map(Result::unwrap);
+    let files = dirs.flat_map(|dir| std::fs::read_dir(dir.path()).unwrap().map(Result::unwrap));
+    files.map(|file| (file.path(), std::fs::read(file.path()).unwrap())).collect()
+}
+
 /// The record of an environment and the list of what was installed.
 fn environment(kim: &Person, id: &str) -> (Value, Value) {
     let record = kim.json(&["show", id])["record"].clone();
@@ -76,11 +83,19 @@ fn what_departs_from_the_lock_is_told_and_recorded_and_refuses_nothing() {
 
     let started = kim.run(&["start", "base"]);
     assert_eq!(started.code, 0, "{started:?}");
-    assert!(!started.stderr.contains("packaging"), "a bare start names no interpreter: {started:?}");
+    assert!(
+        started.stderr.contains("packaging 25.0, locked 26.4"),
+        "the plan says which Python: {started:?}"
+    );
     kim.ok(&["end", "base"]);
     let run = kim.run(&["run", "--", "venv/bin/python", "train.py"]);
     assert_eq!(run.code, 0, "{run:?}");
     assert!(run.stderr.contains("packaging 25.0, locked 26.4"), "{run:?}");
+    for (path, bytes) in objects(&kim) {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let is_list = text.contains("ledger.installed/1");
+        assert!(!is_list || !text.contains("/data/project"), "a place of a machine in {path:?}: {text}");
+    }
     let starts = kim.json(&["entries"]);
     let claims =
         starts["entries"].as_array().unwrap().iter().flat_map(|entry| entry["claims"].as_array().unwrap());

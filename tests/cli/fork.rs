@@ -101,7 +101,9 @@ fn a_restored_ledger_that_must_not_be_adopted_goes_on_as_one_of_its_own() {
     assert!(up.contains(&old_ck), "{up}");
     let down = kim.json(&["trace", "base", "--down"]).to_string();
     assert!(down.contains(&ck) && down.contains(&old_ck), "{down}");
-    assert!(kim.ok(&["log"]).lines().count() == now.len() + 2);
+    let log = kim.ok(&["log"]);
+    assert_eq!(log.lines().count(), now.len() + 2);
+    assert!(log.contains(&format!("goes on from ledger {} at {} statements", &old[..8], was.len())), "{log}");
     let fsck = kim.run(&["fsck"]);
     assert!(fsck.code == 0 && !fsck.stdout.contains("warn"), "{fsck:?}");
 
@@ -261,6 +263,33 @@ fn the_recovery_key_makes_a_fork_and_appoints_who_goes_on() {
     max.lay("config.yaml", b"lr: 1\n");
     max.ok(&["-q", "freeze", "--no-code", "-c", "config.yaml", "--", "true"]);
     assert_eq!(offline.json(&["fsck"])["damaged"], 0);
+}
+
+#[test]
+fn a_fork_that_was_cut_short_is_finished_without_a_key() {
+    let (_world, kim, old) = restored();
+    let id = fork(&kim);
+    let root = kim.project.join(".ledger");
+    // As between the two renames.
+    std::fs::create_dir(root.join("fork")).unwrap();
+    std::fs::rename(root.join("log"), root.join("fork/log")).unwrap();
+    std::fs::remove_file(root.join("place")).unwrap();
+    let half = kim.run(&[]);
+    half.fails(4, "half-forked");
+    half.matches("fork/half");
+    kim.run(&["fsck"]).fails(4, "half-forked");
+    let lee = kim.without("LEDGER_KEY_FILE").with("LEDGER_KEY_FILE", "nowhere");
+    assert_eq!(lee.ok(&["init", "--fork"]), id);
+    assert!(!root.join("fork").exists());
+    assert_eq!(kim.json(&[])["copy"], false);
+    assert_eq!(kim.json(&["fsck"])["damaged"], 0);
+    // What is left of one that came to nothing is told, and the next one clears it away.
+    std::fs::create_dir_all(root.join("fork/log/heads")).unwrap();
+    let report = kim.json(&["fsck"]);
+    assert!(report["damaged"] == 0 && report.to_string().contains("cut short"), "{report}");
+    let next = fork(&kim);
+    assert!(next != id && next != old);
+    assert!(!root.join("fork").exists());
 }
 
 #[test]

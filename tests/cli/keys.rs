@@ -431,3 +431,30 @@ fn something_recorded_is_revoked_by_its_author_only_or_by_an_owner() {
     assert_eq!(lee.run(&["verify", "out/bb"]).code, 1);
     lee.run(&["revoke", "out/nothing", "--reason", "x"]).fails(3, "no-such-id");
 }
+
+#[test]
+fn a_revocation_says_from_which_statement_on_it_counts() {
+    let (world, kim) = World::founded();
+    let lee = member(&world, &kim, "lee");
+    record(&lee, "a");
+    let words = ["revoke", "out/a", "--reason", "the labels were replaced", "--since"];
+    for wrong in ["999", "-1", "soon"] {
+        lee.run(&[&words[..], &[wrong]].concat()).fails(2, "usage");
+    }
+    assert_eq!(lee.run(&["verify", "out/a"]).code, 0, "what was refused left no mark");
+    let marked = lee.json(&[&words[..], &["now"]].concat());
+    let (since, id) = (marked["since"].as_u64().unwrap(), marked["id"].as_str().unwrap());
+    assert_eq!(marked["index"].as_u64(), Some(since), "it counts from its own statement on");
+    let record: serde_json::Value = serde_json::from_str(&lee.ok(&["--json", "show", id])).unwrap();
+    assert!(record.to_string().contains(&format!("\"since\":{since}")), "{record}");
+    let text = format!("was revoked from statement {since} on by");
+    let found = lee.run(&["verify", "out/a"]);
+    assert_eq!(found.code, 1, "{found:?}");
+    assert!(found.stdout.contains(&text), "{found:?}");
+    assert!(lee.ok(&["show", "out/a"]).contains(&text));
+    // The first statement is a place in the log like any other, and not the same as no place at all.
+    let first = lee.json(&[&words[..], &["1"]].concat());
+    assert_eq!(first["since"], 1);
+    let all = lee.json(&words[..4]);
+    assert_eq!(all["since"], serde_json::Value::Null);
+}

@@ -8,8 +8,10 @@
 mod backup;
 mod configs;
 mod datasets;
+mod diff;
 mod environments;
 mod fork;
+mod evals;
 mod freeze;
 mod golden;
 mod help;
@@ -24,4 +26,5 @@ mod questions;
 mod record;
 mod run;
 mod support;
+mod tensors;
 mod verify;

@@ -9,13 +9,13 @@ mod scene;
 use std::convert::Infallible;
 
 use ledger::id::{ClaimRef, LedgerId, StatementId};
-use ledger::log::statement::{self, Claim, Link, Payload, Seen};
+use ledger::log::statement::{self, Claim, Link, Payload, Seen, Statement};
 use ledger::log::tree;
 use ledger::model::{
     Decision, DeploymentAction, Facts, Kind, NameAction, PromotionAction, Role, Status, Target,
 };
 use ledger::state::{
-    DigestRole, MarkTarget, Place, Reason, Register, RunStatus, Signatures, Standing, State, advance,
+    Checks, DigestRole, MarkTarget, Place, Reason, Register, RunStatus, Signatures, Standing, State, advance,
 };
 
 use Standing::{Accepted, Rejected, Unknown};
@@ -460,6 +460,15 @@ fn a_genesis_that_is_not_its_own_authority_opens_nothing() {
         let scene = Scene::with_genesis(claims);
         assert_eq!(scene.standings, [Rejected(reason)]);
         assert!(scene.state.keys().is_empty());
+    }
+    // A role is asked for before the signature is, in the first statement as in every other.
+    let without = Scene::with_genesis(|kim, log| {
+        vec![genesis(), key(kim, &[], Some(&NONCE)), key(log, &[Role::Log], Some(&NONCE))]
+    });
+    let first = Statement::parse(&without.leaves[0]).unwrap();
+    for signature in [true, false] {
+        let standing = State::new().judge(&first, Checks { seen: true, signature });
+        assert_eq!(standing, Rejected(Reason::RoleNotAllowed));
     }
     let mut scene = Scene::new();
     assert_eq!(scene.standings, [Accepted]);

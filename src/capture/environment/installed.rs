@@ -211,6 +211,8 @@ fn origin(text: &str, root: &Path) -> Option<Origin> {
     };
     // Neither logins nor places of this machine belong into what everybody reads.
     let plain = match url.strip_prefix("file://") {
+        // Without a project everything is elsewhere.
+        Some(_) if !root.is_absolute() => vec!["<path>".to_owned()],
         Some(path) => relative_argv(&[path.to_owned()], root, root),
         None => redact_argv(&[url.to_owned()]),
     };

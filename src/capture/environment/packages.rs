@@ -500,3 +500,221 @@ fn conda_environment(value: &Value) -> Vec<Locked> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_as(kind: Kind, text: &str) -> Vec<Locked> {
+        let target = Target {
+            python: Some("3.11.7".to_owned()),
+            implementation: Some("cpython".to_owned()),
+            os: "linux".to_owned(),
+            arch: "x86_64".to_owned(),
+        };
+        read(kind, text.as_bytes(), &target).unwrap()
+    }
+
+    /// Each package as `name version quality required`.
+    fn told(packages: &[Locked]) -> Vec<String> {
+        let one = |one: &Locked| {
+            let required =
+                one.required.map_or("perhaps".to_owned(), |yes| if yes { "yes" } else { "no" }.to_owned());
+            format!(
+                "{} {} {} {required}",
+                one.name,
+                one.version.as_deref().unwrap_or("-"),
+                one.quality.as_str()
+            )
+        };
+        packages.iter().map(one).collect()
+    }
+
+    #[test]
+    fn names_are_compared_as_indexes_do() {
+        for (name, expected) in [
+            ("Pygments", "pygments"),
+            ("a_b.-C", "a-b-c"),
+            (" x ", "x"),
+            ("zope.interface", "zope-interface"),
+        ] {
+            assert_eq!(normalised(name), expected);
+        }
+    }
+
+    #[test]
+    fn what_uv_needs_is_what_the_project_reaches() {
+        let text = r#"
+version = 1
+[[package]]
+name = "app"
+version = "0.1"
+source = { editable = "." }
+dependencies = [
+    { name = "a" },
+    { name = "winonly", marker = "sys_platform == 'win32'" },
+    { name = "b", extra = ["fast"] },
+]
+[package.optional-dependencies]
+gpu = [{ name = "cuda" }]
+[package.dev-dependencies]
+dev = [{ name = "pytest" }]
+[[package]]
+name = "a"
+version = "1"
+source = { registry = "https://registry.example/simple" }
+sdist = { url = "https://registry.example/a.tar.gz", hash = "sha256:00" }
+[[package]]
+name = "b"
+version = "2"
+source = { git = "https://registry.example/b?rev=main#0123456789abcdef0123456789abcdef01234567" }
+[package.optional-dependencies]
+fast = [{ name = "speed" }]
+[[package]]
+name = "speed"
+version = "3"
+source = { registry = "https://registry.example/simple" }
+[[package]]
+name = "winonly"
+version = "1"
+source = { registry = "https://registry.example/simple" }
+[[package]]
+name = "cuda"
+version = "12"
+source = { registry = "https://registry.example/simple" }
+[[package]]
+name = "pytest"
+version = "8"
+source = { registry = "https://registry.example/simple" }
+[[package]]
+name = "beside"
+version = "1"
+source = { directory = "../beside" }
+"#;
+        let packages = read_as(Kind::Uv, text);
+        assert_eq!(
+            told(&packages),
+            [
+                "app 0.1 pinned yes",
+                "a 1 hashed yes",
+                "b 2 pinned yes",
+                "speed 3 pinned yes",
+                "winonly 1 pinned no",
+                "cuda 12 pinned perhaps",
+                "pytest 8 pinned perhaps",
+                "beside 1 loose no",
+            ]
+        );
+        assert!(packages[0].is_own && !packages[7].is_own);
+    }
+
+    #[test]
+    fn of_a_fork_the_version_of_this_machine_counts() {
+        let text = r#"
+[[package]]
+name = "app"
+source = { virtual = "." }
+dependencies = [{ name = "n" }]
+[[package]]
+name = "n"
+version = "1"
+resolution-markers = ["python_full_version < '3.11'"]
+[[package]]
+name = "n"
+version = "2"
+resolution-markers = ["python_full_version >= '3.11'"]
+"#;
+        assert_eq!(told(&read_as(Kind::Uv, text))[1..], ["n 1 pinned no", "n 2 pinned yes"]);
+    }
+
+    #[test]
+    fn groups_and_markers_of_poetry_and_pdm_are_heeded() {
+        let poetry = r#"
+[[package]]
+name = "Main"
+version = "1"
+optional = false
+groups = ["main"]
+files = [{file = "x.whl", hash = "sha256:00"}]
+[[package]]
+name = "test"
+version = "1"
+optional = false
+groups = ["dev"]
+files = []
+[[package]]
+name = "win"
+version = "1"
+optional = false
+groups = ["main"]
+markers = "sys_platform == 'win32'"
+files = []
+[[package]]
+name = "branch"
+version = "1"
+optional = false
+groups = ["main"]
+files = []
+[package.source]
+type = "git"
+url = "https://registry.example/x.git"
+reference = "main"
+"#;
+        assert_eq!(
+            told(&read_as(Kind::Poetry, poetry)),
+            ["main 1 hashed yes", "test 1 pinned perhaps", "win 1 pinned no", "branch 1 loose yes"]
+        );
+        let pdm = "[[package]]\nname = \"a\"\nversion = \"1\"\ngroups = [\"default\"]\nfiles = [{file = \"x\", hash = \"sha256:0\"}]\n";
+        assert_eq!(told(&read_as(Kind::Pdm, pdm)), ["a 1 hashed yes"]);
+    }
+
+    #[test]
+    fn lock_files_of_conda_are_read_for_this_platform() {
+        let lock = "package:\n- {name: a, version: '1', manager: conda, platform: linux-64, hash: {sha256: '00'}}\n- {name: a, version: '2', manager: conda, platform: osx-64, hash: {sha256: '00'}}\n- {name: p, version: '3', manager: pip, platform: linux-64, hash: {sha256: '00'}}\n";
+        let packages = read_as(Kind::CondaLock, lock);
+        assert_eq!(told(&packages), ["a 1 hashed yes", "p 3 hashed yes"]);
+        assert_eq!((packages[0].manager, packages[1].manager), (Manager::Conda, Manager::Python));
+        let pixi = "version: 6\nenvironments:\n  default:\n    packages:\n      linux-64:\n      - conda: https://registry.example/linux-64/a-1-h0_0.conda\n      - pypi: https://registry.example/p.whl\n      - pypi: ./\n      osx-64:\n      - conda: https://registry.example/osx-64/z-1-h0_0.conda\npackages:\n- conda: https://registry.example/linux-64/a-1-h0_0.conda\n  sha256: '00'\n- pypi: https://registry.example/p.whl\n  name: p\n  version: '2'\n  sha256: '00'\n- pypi: ./\n  name: app\n  version: '0.1'\n";
+        let packages = read_as(Kind::Pixi, pixi);
+        assert_eq!(told(&packages), ["a 1 hashed yes", "p 2 hashed yes", "app 0.1 pinned yes"]);
+        assert!(packages[2].is_own);
+        let asked = "dependencies:\n- python=3.11\n- numpy=1.26.4=py311h64a7726_0\n- conda-forge::scipy\n- pip:\n  - rich>=13\n  - torch==2.1.0\n";
+        assert_eq!(
+            told(&read_as(Kind::CondaEnvironment, asked)),
+            [
+                "python - loose yes",
+                "numpy 1.26.4 pinned yes",
+                "scipy - loose yes",
+                "rich - loose yes",
+                "torch 2.1.0 pinned yes"
+            ]
+        );
+    }
+
+    #[test]
+    fn pipfiles_and_pylocks_are_read() {
+        let pipfile = r#"{"default": {"a": {"version": "==1", "hashes": ["sha256:00"], "markers": "python_version >= '3.8'"},
+            "b": {"git": "https://registry.example/b", "ref": "main"}}, "develop": {"t": {"version": "==2"}}}"#;
+        assert_eq!(
+            told(&read_as(Kind::Pipfile, pipfile)),
+            ["a 1 hashed yes", "b - loose yes", "t 2 pinned perhaps"]
+        );
+        let pylock = "lock-version = \"1.0\"\n[[packages]]\nname = \"a\"\nversion = \"1\"\nmarker = \"sys_platform == 'win32'\"\nwheels = [{ url = \"x\", hashes = { sha256 = \"00\" } }]\n[[packages]]\nname = \"g\"\nvcs = { type = \"git\", url = \"x\", commit-id = \"main\" }\n";
+        assert_eq!(told(&read_as(Kind::Pylock, pylock)), ["a 1 hashed no", "g - loose yes"]);
+    }
+
+    #[test]
+    fn a_lock_file_of_another_shape_names_nothing_and_breaks_nothing() {
+        for (kind, text) in [
+            (Kind::Uv, "package = 3"),
+            (Kind::Uv, "[[package]]\nversion = \"1\""),
+            (Kind::Poetry, "x = 1"),
+            (Kind::Pipfile, "{\"default\": []}"),
+            (Kind::Pixi, "environments: []"),
+            (Kind::CondaLock, "package: {}"),
+            (Kind::CondaEnvironment, "dependencies: 1"),
+        ] {
+            assert_eq!(read_as(kind, text), [], "{text}");
+        }
+    }
+}

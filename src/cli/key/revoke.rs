@@ -5,7 +5,6 @@
 //! decided by `verify`.
 
 use std::ops::ControlFlow;
-use std::str::FromStr;
 
 use crate::id::KeyId;
 use crate::ledger;
@@ -15,7 +14,7 @@ use crate::state::{KeyRow, Standing};
 use crate::{ledger::Ledger, verify};
 
 use super::super::error::Failure;
-use super::super::revoke;
+use super::super::revoke::{self, Since};
 use super::super::settings::Context;
 use super::super::ui::{Answer, Exit, plain};
 use super::{find_key, stage};
@@ -37,38 +36,11 @@ pub(super) struct Args {
     reason: Option<String>,
 }
 
-/// A place in the log, as people name it.
-#[derive(Clone, Copy, Debug)]
-enum Since {
-    Index(u64),
-    Now,
-}
-
-impl FromStr for Since {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "now" => Ok(Self::Now),
-            _ => text.parse().map(Self::Index).map_err(|_| "it is the index of a statement, or `now`"),
-        }
-    }
-}
-
 pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     let mut ledger = context.open()?;
     let row = find_key(&ledger, &args.key)?;
     let who = plain(&ledger.who(row.id));
-    let size = ledger.places();
-    let since = match args.compromised_since {
-        None => None,
-        Some(Since::Now) => Some(size),
-        Some(Since::Index(index)) if index <= size => Some(index),
-        Some(Since::Index(index)) => {
-            let message = format!("there is no statement {index} yet: the log has {size}");
-            return Err(Failure::usage(message).hint("ledger log"));
-        }
-    };
+    let since = args.compromised_since.map(|since| since.index(&ledger)).transpose()?;
     let mut answer = Answer::new("ledger.key-revoke/1");
     answer.line(row.id);
     answer.set("key", row.id.to_hex());
