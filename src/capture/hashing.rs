@@ -86,7 +86,8 @@ pub(super) fn read_all<T: Send + Sync>(
     let cores = rayon::current_num_threads() as u64;
     let one_core = match options.digests {
         Digests::All => TWO_THREADS,
-        Digests::Blake3 if options.reading.is_mapped => PIECE,
+        // Should it have to be read after all, it has two pieces at least.
+        Digests::Blake3 if options.reading.is_mapped => PIECE + 1,
         Digests::Blake3 => PIECE * PIECES_A_CORE * cores,
     };
     // Those that take more than one thread come last, when all threads are free for them.

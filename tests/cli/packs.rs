@@ -28,7 +28,8 @@ fn a_dataset_of_many_folders_is_one_file_that_is_checked_and_mended() {
     let [pack] = &packs(&ledger)[..] else { panic!("one pack") };
     assert_eq!(pack.metadata().unwrap().permissions().mode() & 0o777, 0o444);
     assert!(kim.json(&["fsck"])["objects"].as_u64().unwrap() > before + 80);
-    kim.ok(&["verify", "data", "--is", &id, "--trust", &kim.json(&["head"])["ledger"].as_str().unwrap()]);
+    let trust = kim.json(&["head"])["ledger"].as_str().unwrap().to_owned();
+    kim.ok(&["verify", "data", "--is", &id, "--trust", &trust]);
     assert_eq!(kim.id(&["record", "dataset", "data", "--name", "train"]), id);
     assert_eq!(packs(&ledger).len(), 1, "what is there is not stored again");
 
