@@ -43,7 +43,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, ledger: &mut Ledger, context: &Context) -> Result<Recorded, Failure> {
     let files: Vec<PathBuf> = args.files.iter().map(|file| context.path(file)).collect();
     let Some(text) = &args.subject else {
-        let first = args.files.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
+        let first = args.files.first().map_or(Path::new(""), PathBuf::as_path);
         let mut failure = Failure::new(
             "unbound-eval",
             Exit::Unknown,

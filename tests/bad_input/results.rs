@@ -208,7 +208,8 @@ fn what_two_readers_could_take_in_two_ways() {
     }
     let mut bomb = "---\na0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
     for n in 1..12 {
-        bomb += &format!("a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 10].join(","));
+        let of = vec![format!("*a{}", n - 1); 10];
+        std::fmt::Write::write_fmt(&mut bomb, format_args!("a{n}: &a{n} [{}]\n", of.join(","))).unwrap();
     }
     kim.lay("README.md", format!("{bomb}---\n").as_bytes());
     is_refused(&kim, "README.md", "the aliases stand for more than");

@@ -188,6 +188,8 @@ fn measure(value: &Texts) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     fn problem(yaml: &str) -> Problem {
@@ -210,7 +212,7 @@ mod tests {
         let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
         for n in 1..12 {
             let of = format!("*a{}", n - 1);
-            bomb += &format!("a{n}: &a{n} [{}]\n", vec![of; 10].join(","));
+            writeln!(bomb, "a{n}: &a{n} [{}]", vec![of; 10].join(",")).unwrap();
         }
         assert!(matches!(problem(&bomb), Problem::TooManyValues { .. }));
         assert_eq!(problem(&"[".repeat(100_000)), Problem::TooDeep);

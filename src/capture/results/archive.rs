@@ -26,7 +26,7 @@ pub(super) fn is(bytes: &[u8]) -> bool {
 pub(super) fn member(bytes: &[u8], wanted: &str, name: &str) -> Result<Option<Vec<u8>>, Error> {
     let fail = |what: String| Error::Archive { name: name.to_owned(), what };
     // Each entry of the directory begins with this signature. Counting it holds whatever the archive says.
-    let entries = bytes.windows(4).filter(|four| *four == b"PK\x01\x02").count();
+    let entries = bytes.windows(4).filter(|four| *four == b"PK\x01\x02").take(MAX_MEMBERS + 1).count();
     if entries > MAX_MEMBERS {
         return Err(Error::TooMany { name: name.to_owned(), what: "members", limit: MAX_MEMBERS });
     }

@@ -1,6 +1,6 @@
 //! Claims of a model card: the list `model-index` in the YAML that heads a `README.md`.
 //!
-//! Read after `ModelCardData` and `EvalResult` of huggingface_hub 2.4. A card names no weights, and anybody can
+//! Read after `ModelCardData` and `EvalResult` of `huggingface_hub` 2.4. A card names no weights, and anybody can
 //! edit it: its numbers are claims, never results.
 
 use crate::capture::config::{Texts, texts};

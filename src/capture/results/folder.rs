@@ -89,6 +89,7 @@ fn time(path: &Path) -> Option<&str> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests lay files")]
 mod tests {
     use super::*;
 

@@ -60,10 +60,9 @@ impl Json {
 
     /// Returns a text that is not empty.
     pub(super) fn text(&self) -> Option<&str> {
-        if let Self::Text(text) = self {
-            Some(text).map(AsRef::as_ref).filter(|text: &&str| !text.is_empty())
-        } else {
-            None
+        match self {
+            Self::Text(text) if !text.is_empty() => Some(text),
+            _ => None,
         }
     }
 
@@ -342,7 +341,7 @@ mod tests {
     #[test]
     fn numbers_keep_their_text_and_python_has_three_more() {
         let json =
-            read(r#"[1.50, -0.0, 1e-6, 123456789012345678901234567890, NaN, Infinity, -Infinity]"#).unwrap();
+            read("[1.50, -0.0, 1e-6, 123456789012345678901234567890, NaN, Infinity, -Infinity]").unwrap();
         let texts: Vec<_> = json.items().iter().filter_map(Json::number).collect();
         assert_eq!(
             texts,

@@ -117,7 +117,7 @@ pub enum Error {
     },
     /// YAML that is none.
     #[error(transparent)]
-    Yaml(#[from] config::Error),
+    Yaml(Box<config::Error>),
     /// An evaluation that failed or has not ended: there is nothing that it found.
     #[error("`{name}` has no results: its status is {status}{}", because(reason.as_deref()))]
     NoResults {
@@ -183,6 +183,13 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+}
+
+impl From<config::Error> for Error {
+    fn from(error: config::Error) -> Self {
+        // It is several times as large as the others, which every result would pay for.
+        Self::Yaml(Box::new(error))
+    }
 }
 
 fn because(reason: Option<&str>) -> String {
