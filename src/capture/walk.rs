@@ -361,10 +361,10 @@ struct Found {
 impl Found {
     /// Asks the system about a file, without opening it.
     fn stat(&self, relative: &[u8]) -> Result<Metadata, Error> {
-        let stat = if self.is_file {
-            fs::symlink_metadata(&self.real)
-        } else {
-            fs::symlink_metadata(self.real.join(OsStr::from_bytes(relative)))
+        let stat = match self.blobs.get(relative) {
+            _ if self.is_file => fs::symlink_metadata(&self.real),
+            Some(blob) => fs::symlink_metadata(blob),
+            None => fs::symlink_metadata(self.real.join(OsStr::from_bytes(relative))),
         };
         stat.map_err(|source| self.locate(relative).io("read", source))
     }

@@ -125,7 +125,7 @@ fn no_crash_loses_what_was_acknowledged_or_ends_the_ledger() {
 const NOT_ALWAYS: &[(&str, usize, &str)] = &[
     (".ledger/log/heads/", 1, "the founding commit is published before anybody knows of it"),
     (".ledger/log/pending/", 1, "the commit that follows at once repeats the statement"),
-    (".ledger/log/pending/UID/", 5, "as above; a statement that has to wait has nothing else"),
+    (".ledger/log/pending/UID/", 6, "as above; a statement that has to wait has nothing else"),
 ];
 
 /// What was found out about the syncs of one kind.
