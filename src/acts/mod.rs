@@ -150,6 +150,16 @@ pub enum Error {
         /// What is missing.
         problems: Vec<String>,
     },
+    /// What lies there only says where the weights are.
+    #[error("`{}` holds pointers in the place of files", path.display())]
+    NotFetched {
+        /// The directory.
+        path: PathBuf,
+        /// The pointers.
+        problems: Vec<String>,
+        /// The command that brings the files.
+        fetch: &'static str,
+    },
     /// No attempt could have written this.
     #[error("no run here was under way when `{}` was written", path.display())]
     WhichRun {

@@ -295,6 +295,7 @@ fn of_acts(error: &acts::Error) -> Class {
         Error::EndedOtherwise { .. } => ENDED,
         Error::NameHeld { .. } => ("name-held", Exit::Refused, Some("choose another name: --name NAME")),
         Error::Incomplete { .. } => ("incomplete-checkpoint", Exit::Unknown, None),
+        Error::NotFetched { .. } => ("not-fetched", Exit::Refused, None),
         Error::WhichRun { .. } => ("which-run", Exit::Usage, None),
         Error::SubjectChanged { .. } => ("subject-changed", Exit::Refused, None),
     }
@@ -397,9 +398,16 @@ impl From<acts::Error> for Failure {
                 failure = failure.hint(format!("ledger show {}", run.short()));
             }
             acts::Error::NoAttempt { run } => failure = failure.hint(format!("ledger start {}", run.short())),
-            acts::Error::Incomplete { problems, .. } => {
+            acts::Error::Incomplete { path, problems } => {
                 failure.facts.extend(problems.iter().cloned());
-                failure = failure.hint("wait until it is written, or write it again");
+                let quoted = super::settings::quoted(path);
+                failure = failure.hint(format!(
+                    "wait until it is written, or write it again; as it is: ledger record checkpoint {quoted} --incomplete"
+                ));
+            }
+            acts::Error::NotFetched { problems, fetch, .. } => {
+                failure.facts.extend(problems.iter().cloned());
+                failure = failure.hint(*fetch);
             }
             acts::Error::WhichRun { path } => {
                 failure.facts.push("`--run none` is for weights that no run here wrote".to_owned());

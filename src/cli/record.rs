@@ -68,6 +68,9 @@ struct CheckpointArgs {
     /// Copy the bytes into the ledger
     #[arg(long)]
     store: bool,
+    /// Record it although something is missing, and say so in the record
+    #[arg(long)]
+    incomplete: bool,
 }
 
 /// Record the results of an evaluation that ran elsewhere
@@ -156,6 +159,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
         let mut answer = Answer::new(SCHEMA);
         answer.line(id);
         answer.set("id", id.to_string());
+        if id.kind == Kind::Checkpoint {
+            answer.set("checkpoint", super::checkpoint::document(&ledger, id));
+        }
         answer.set("run", plan.map(|plan| TypedId::new(Kind::Plan, plan).to_string()));
         Ok(answer)
     })
@@ -199,6 +205,7 @@ fn checkpoint(args: &CheckpointArgs, ledger: &mut Ledger, context: &Context) -> 
         parent,
         store: args.store,
         name: name.clone(),
+        incomplete: args.incomplete,
     };
     let recorded = record_checkpoint(ledger, &request, context)?;
     if let Some(name) = &name {
@@ -238,7 +245,15 @@ pub(super) fn checkpoint_of_attempt(
     context: &Context,
 ) -> Result<TypedId, Failure> {
     let whose = Whose::AttemptOrEarlier(start);
-    let request = CheckpointRequest { path, whose, step: None, parent: None, store: false, name: None };
+    let request = CheckpointRequest {
+        path,
+        whose,
+        step: None,
+        parent: None,
+        store: false,
+        name: None,
+        incomplete: false,
+    };
     let recorded = record_checkpoint(ledger, &request, context)?;
     Ok(tell(&recorded, context))
 }

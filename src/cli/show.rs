@@ -13,6 +13,7 @@ use crate::model::content::{What, escape, read_dir};
 use crate::model::{self, Kind, TypedId};
 use crate::verify::{self, identify};
 
+use super::checkpoint;
 use super::error::Failure;
 use super::settings::{Context, quoted, shell};
 use super::trace::said_without_index;
@@ -71,9 +72,16 @@ fn show(args: &Args, context: &Context, ledger: &Ledger) -> Result<Answer, Failu
     for (name, text) in facts.iter().filter(|(_, text)| !text.is_empty()) {
         answer.line(format!("  {name:<13}  {text}"));
     }
+    if id.kind == Kind::Checkpoint {
+        for (name, text) in checkpoint::words(ledger, id.id) {
+            answer.line(format!("  {name:<13}  {text}"));
+        }
+        answer.set("checkpoint", checkpoint::document(ledger, id));
+    }
+    let said: &[&str] = if id.kind == Kind::Checkpoint { &checkpoint::SAID } else { &[] };
     for (name, value) in record.iter().filter_map(Value::as_object).flatten() {
         let is_empty = value.as_array().is_some_and(Vec::is_empty);
-        if !is_empty && !matches!(name.as_str(), "kind" | "v") {
+        if !is_empty && !matches!(name.as_str(), "kind" | "v") && !said.contains(&name.as_str()) {
             let text = if name == "argv" { command(value) } else { short(value) };
             answer.line(format!("  {:<13}  {}", plain(name), plain(&text)));
         }

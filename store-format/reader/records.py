@@ -28,7 +28,7 @@ untracked? -> tree (beside); from? -> plan! (beside)
 start | start | author | plan -> plan!; environment? -> environment; lost* -> start!
 end | end | run or owner | start -> start!
 checkpoint | ck | author of run | start? -> start!; full -> tree; weights -> tree; tensors? -> tensors; \
-parent? -> checkpoint!; sums? -> sums (beside)
+parent? -> checkpoint!; files? -> blob; sums? -> sums (beside)
 transform | tf | author | from+ -> model or checkpoint!; to -> checkpoint!
 benchmark | bench | never | definition? -> blob
 eval | eval | author evaluator | subject -> tree; of? -> checkpoint!; benchmark -> benchmark; result* -> blob; \

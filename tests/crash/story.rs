@@ -179,6 +179,7 @@ pub(crate) fn tell(counted: &Arc<FaultDisk>, dir: &Path, told: &mut Told) -> Res
         parent: None,
         store: true,
         name: None,
+        incomplete: false,
     };
     let recorded = acts::record_checkpoint(&mut hers, &request, &kim.at(15), &|_| (), &mut entropy)?;
     told.hear(&hers, recorded.outcome.as_ref().ok_or(Error::Genesis)?);

@@ -10,10 +10,10 @@ use ledger::id::{
 use ledger::log::key::possession_message;
 use ledger::model::content::{Entry, Node, Sums, Tensor, Tensors, What, build_node, build_sums};
 use ledger::model::{
-    About, Benchmark, Bytes, Checkpoint, Code, Config, Contract, Dataset, Decision, DeploymentAction, Dirt,
-    End, Environment, Eval, Facts, Fixed, Format, Genesis, Holder, Interpreter, Key, Kind, LockFile, Metric,
-    Model, Name, NameAction, Note, Outcome, Plan, Policy, Private, PromotionAction, Record, Revocation, Role,
-    Start, Status, Submodule, Target, TypedId, encode, project,
+    About, Adapter, Benchmark, Bytes, Checkpoint, Code, Config, Contract, Dataset, Decision,
+    DeploymentAction, Dirt, End, Environment, Eval, Facts, Fixed, Format, Genesis, Holder, Interpreter, Key,
+    Kind, LockFile, Metric, Model, Name, NameAction, Note, Outcome, Plan, Policy, Private, PromotionAction,
+    Record, Revocation, Role, Start, Status, Submodule, Target, TypedId, encode, project,
 };
 use serde_json::{Value, json};
 
@@ -245,6 +245,21 @@ pub(crate) fn golden() -> Vec<Golden> {
             format: "safetensors".into(),
             step: Some(300),
             path: Some("out/step-300".into()),
+            layout: Some("peft-adapter".into()),
+            state: Some("complete".into()),
+            epoch: Some("0.4".into()),
+            tokens: Some(560),
+            best: Some("out/checkpoint-200".into()),
+            ranks: Some(2),
+            adapter: Some(Adapter {
+                method: "LORA".into(),
+                base: Some("acme/tiny-llama".into()),
+                revision: Some("5f3c1e0d".into()),
+                rank: Some(4),
+                alpha: Some("8".into()),
+                targets: vec!["q_proj".into(), "v_proj".into()],
+            }),
+            files: Some(some(Kind::Blob, "files")),
         }),
         of(&Benchmark { name: "digits-test".into(), definition: Some(some(Kind::Blob, "definition")) }),
         of(&Eval {
