@@ -96,6 +96,7 @@ pub(crate) fn tell(dir: &Path) -> Result<Vec<String>, Box<dyn Error>> {
         parent: None,
         store: false,
         name: None,
+        incomplete: false,
     };
     let recorded = acts::record_checkpoint(&mut ledger, &request, &signer, &|_| {}, &mut entropy)?;
     said.push(format!("recorded {}: {}", recorded.id.short(), recorded.summary));

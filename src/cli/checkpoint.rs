@@ -58,11 +58,10 @@ pub(super) fn words(ledger: &Ledger, id: ObjectId) -> Vec<(&'static str, String)
         }
     }
     if let Some(tensors) = &description.tensors {
-        let (count, types) = (tensors.count, tensors.dtypes.join(", "));
-        lines.push((
-            "holds",
-            plain(&format!("{count} tensors of {types}, {} parameters", tensors.parameters)),
-        ));
+        let count =
+            if tensors.count == 1 { "1 tensor".to_owned() } else { format!("{} tensors", tensors.count) };
+        let types = tensors.dtypes.join(", ");
+        lines.push(("holds", plain(&format!("{count} of {types}, {} parameters", tensors.parameters))));
     }
     lines.extend(description.headers.iter().map(|(path, text)| ("holds", plain(&format!("{path}: {text}")))));
     for inside in &description.inside {
