@@ -23,8 +23,8 @@ use ledger::log::merkle::CompactRange;
 use ledger::log::note::{SignedHead, TreeHead, sign_receipt};
 use ledger::log::statement::{Claim, Link, Payload, Seen, Statement, sign};
 use ledger::model::{
-    Benchmark, Checkpoint, Dataset, Encoded, End, Eval, Facts, Fixed, Kind, Metric, Model, Name, Plan,
-    Record, Start, TypedId, encode,
+    Benchmark, Binding, Checkpoint, Dataset, Encoded, End, Eval, Facts, Fixed, Kind, Metric, Model, Name,
+    Plan, Record, Start, TypedId, encode,
 };
 
 const BATCH: u64 = 4096;
@@ -484,7 +484,7 @@ fn checkpoint(run: u64, k: u64) -> Checkpoint {
 }
 
 fn benchmark(n: u64) -> Benchmark {
-    Benchmark { name: format!("bench-{n}"), definition: None }
+    Benchmark::named(format!("bench-{n}"))
 }
 
 fn eval(run: u64, k: u64) -> Eval {
@@ -492,19 +492,15 @@ fn eval(run: u64, k: u64) -> Eval {
     let metric = |name: &str, of: u64| Metric {
         name: name.into(),
         value: format!("0.{:04}", (n * of) % 10_000),
-        stderr: None,
         n: Some(1000),
+        ..Metric::default()
     };
     Eval {
-        subject: tree("weights", n),
         of: Some(id_of(&checkpoint(run, k))),
-        benchmark: id_of(&benchmark(run % 8)),
         results: vec![blob("result", n)],
         start: Some(id_of(&start(run))),
-        binding: "observed".into(),
         metrics: vec![metric("accuracy", 7919), metric("loss", 104_729)],
-        partial: None,
-        format: "json".into(),
+        ..Eval::new(tree("weights", n), id_of(&benchmark(run % 8)), Binding::Observed, "json")
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ledger::acts::{self, CheckpointRequest, Ended, Input, Request, Target, Whose};
+use ledger::capture::walk::Reading;
 use ledger::durable::{Disk, RealDisk};
 use ledger::ledger::{Founder, Home, Ledger, Outcome, Signer};
 use ledger::log::key::SigningKey;
@@ -96,7 +97,7 @@ pub(crate) fn tell(dir: &Path) -> Result<Vec<String>, Box<dyn Error>> {
         parent: None,
         store: false,
         name: None,
-        incomplete: false,
+        reading: Reading::default(),
     };
     let recorded = acts::record_checkpoint(&mut ledger, &request, &signer, &|_| {}, &mut entropy)?;
     said.push(format!("recorded {}: {}", recorded.id.short(), recorded.summary));

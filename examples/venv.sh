@@ -35,8 +35,10 @@ flock 9
 if [[ ! -e $venv/complete ]] || ! "$venv/bin/python" -c '' 2>/dev/null; then
     rm -rf -- "$venv"
     "$python" -m venv "$venv" >&2 || die "could not make $venv"
+    # A package without wheels is named in its lock file, so that no other is ever built here.
+    sources=$(sed -n 's/^# built from source: //p' "$lock")
     "$venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check \
-        --require-hashes --only-binary :all: -r "$lock" >&2 || die "could not install $lock"
+        --require-hashes --only-binary :all: ${sources:+--no-binary "$sources"} -r "$lock" >&2 || die "could not install $lock"
     touch -- "$venv/complete"
 fi
 printf '%s\n' "$venv"

@@ -5,6 +5,7 @@
 //! the head is read, of size s       everything that statements below s name is in the store already
 //! objects, those not there yet      hashed on the way
 //! queued statements                 under the number of whoever makes the backup
+//! logs of parents                   as the ledger has them; they do not grow
 //! bundles and tiles, up to s        held against the root of the head before the first is written
 //! log/checkpoint                    last
 //! ```
@@ -21,7 +22,7 @@ use std::time::Duration;
 use crate::durable::{Created, Disk, Durable, Fresh, Kind as FileKind};
 use crate::fsck;
 use crate::id::{LedgerId, ObjectId, StatementId, TreeHash, statement_id};
-use crate::ledger::{self, DIR, FORMAT, Home, Ledger};
+use crate::ledger::{self, DIR, FORMAT, Home, Ledger, parents};
 use crate::log::{Log, files, tree};
 use crate::store::{self, Entry, Store};
 use crate::verify::{Finding, Severity, chain_text};
@@ -230,6 +231,11 @@ impl Source<'_> {
         for (name, text) in [("format", format.as_str()), (".gitignore", "*\n")] {
             let _: Created = target.create(Path::new(name), text.as_bytes(), FileKind::Mutable)?;
         }
+        for parent in self.ledger.state().parents() {
+            let from = parents::log(self.ledger.durable(), parent.ledger);
+            let head = parents::head_of(&from, parent)?;
+            from.copy_to(&head, &parents::log(target, parent.ledger))?;
+        }
         self.ledger.log().copy_to(self.ledger.head(), &log)?;
         self.drop_ordered(target)?;
         let lacking = fsck::lacking(self.ledger, &store).map_err(|error| match error {
@@ -244,17 +250,25 @@ impl Source<'_> {
     }
 
     fn copy_objects(&self, store: &Store, report: &mut Report) -> Result<(), Error> {
-        let sizes = |entries: Vec<Entry>| -> BTreeMap<ObjectId, u64> {
-            let objects = entries.into_iter().filter_map(|entry| match entry {
+        let sizes = |store: &Store| -> Result<BTreeMap<ObjectId, u64>, store::Error> {
+            let loose = store.walk()?.into_iter().filter_map(|entry| match entry {
                 Entry::Object(id, size) => Some((id, size)),
                 Entry::Stray(_) => None,
             });
-            objects.collect()
+            Ok(loose.chain(store.packed()?).collect())
         };
-        let (here, there) = (sizes(self.ledger.store().walk()?), sizes(store.walk()?));
+        let before = sizes(store)?;
+        store.copy_packs_from(self.ledger.store(), &mut |id, size| {
+            if !before.contains_key(&id) {
+                report.copied += 1;
+                report.bytes += size;
+            }
+            (self.progress)(size);
+        })?;
+        let (here, there) = (sizes(self.ledger.store())?, sizes(store)?);
         let wanted = here.iter().filter(|(id, size)| there.get(id) != Some(size));
         let wanted: Vec<ObjectId> = wanted.map(|(id, _)| *id).collect();
-        report.kept = (here.len() - wanted.len()) as u64;
+        report.kept = (here.len() - wanted.len()) as u64 - report.copied;
         let mut told = |id: ObjectId, copied: Result<u64, store::Error>| match copied {
             Ok(size) => {
                 report.copied += 1;

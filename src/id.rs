@@ -1,9 +1,14 @@
 //! Digests and ids: one newtype for each thing that is addressed, their text, and the hashers that make them.
 //!
-//! Nothing here reads a file or knows what the digested bytes mean. There is no conversion between kinds of
-//! id other than through their bytes, so that a file's SHA-256 cannot stand where an object id is wanted.
+//! Nothing here knows what the digested bytes mean, and no file is read but one that is mapped on request. There
+//! is no conversion between kinds of id other than through their bytes, so that a file's SHA-256 cannot stand
+//! where an object id is wanted.
 
 use std::fmt;
+use std::io;
+use std::path::Path;
+
+use blake3::hazmat::{ChainingValue, HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::Digest as _;
@@ -281,6 +286,13 @@ pub fn object_id_of_many(bytes: &[u8]) -> ObjectId {
     ObjectId(*blake3::Hasher::new().update_rayon(bytes).finalize().as_bytes())
 }
 
+/// BLAKE3 of a file that is mapped into memory, on all cores; small files are read.
+///
+/// The file must not become shorter meanwhile: the system ends a process that touches what is gone.
+pub fn object_id_of_mapped(path: &Path) -> io::Result<ObjectId> {
+    Ok(ObjectId(*blake3::Hasher::new().update_mmap_rayon(path)?.finalize().as_bytes()))
+}
+
 /// SHA-256 of whole bytes in memory.
 pub fn sha256(bytes: &[u8]) -> Sha256 {
     Sha256(sha2::Sha256::digest(bytes).into())
@@ -358,9 +370,96 @@ impl Hasher {
     }
 }
 
+/// Hashes one piece of a longer input for BLAKE3, whose tree joins pieces that were hashed apart.
+///
+/// Pieces have one length, a power of two and at least 1,024 bytes; only the last one may be shorter, and none is
+/// empty. Anything else gives an id of nothing.
+#[derive(Clone, Debug)]
+pub struct PieceHasher(blake3::Hasher);
+
+/// What a piece gives to the tree above it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece(ChainingValue);
+
+impl PieceHasher {
+    /// Starts the piece that begins at this byte of the input.
+    pub fn at(offset: u64) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.set_input_offset(offset);
+        Self(hasher)
+    }
+
+    /// Adds bytes of the piece.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Ends the piece, which holds a byte at least.
+    pub fn finish(self) -> Piece {
+        Piece(self.0.finalize_non_root())
+    }
+}
+
+/// Joins the pieces of a whole input, in order, to its BLAKE3; `None` unless they are two at least.
+pub fn join_pieces(pieces: &[Piece]) -> Option<ObjectId> {
+    let (left, right) = halves(pieces)?;
+    Some(ObjectId(*merge_subtrees_root(&subtree(left), &subtree(right), Mode::Hash).as_bytes()))
+}
+
+fn subtree(pieces: &[Piece]) -> ChainingValue {
+    match (pieces, halves(pieces)) {
+        (_, Some((left, right))) => merge_subtrees_non_root(&subtree(left), &subtree(right), Mode::Hash),
+        ([piece], None) => piece.0,
+        _ => ChainingValue::default(),
+    }
+}
+
+/// Splits pieces as BLAKE3 does: to the left the largest power of two that leaves something to the right.
+fn halves(pieces: &[Piece]) -> Option<(&[Piece], &[Piece])> {
+    let power = pieces.len().checked_sub(1)?.checked_ilog2()?;
+    pieces.split_at_checked(1 << power)
+}
+
+/// Hashes a stream for SHA-256 alone, where BLAKE3 is made of the same bytes elsewhere.
+#[derive(Clone, Debug, Default)]
+pub struct Sha256Hasher(sha2::Sha256);
+
+impl Sha256Hasher {
+    /// Adds bytes to the stream.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Ends the stream.
+    pub fn finish(self) -> Sha256 {
+        Sha256(self.0.finalize().into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pieces_join_to_the_digest_of_the_whole() {
+        const LEN: usize = 1024;
+        let bytes: Vec<u8> = (0..33 * LEN).map(|n| (n % 251) as u8).collect();
+        for piece in [LEN, 4 * LEN] {
+            for size in (0..33).flat_map(|n| [n * LEN + 1, n * LEN + LEN - 1, (n + 1) * LEN]) {
+                let chunks = bytes[..size].chunks(piece).zip((0u64..).step_by(piece));
+                let pieces: Vec<Piece> = chunks
+                    .map(|(chunk, offset)| {
+                        let mut hasher = PieceHasher::at(offset);
+                        chunk.chunks(700).for_each(|part| hasher.update(part));
+                        hasher.finish()
+                    })
+                    .collect();
+                let expected = (size > piece).then(|| object_id(&bytes[..size]));
+                assert_eq!(join_pieces(&pieces), expected, "{size} bytes in pieces of {piece}");
+            }
+        }
+        assert_eq!(join_pieces(&[]), None);
+    }
 
     #[test]
     fn text_is_lower_case_and_whole() {

@@ -10,8 +10,8 @@ use crate::codec::MAX_RECORD;
 use crate::id::ObjectId;
 use crate::ledger::{Error, Ledger, Search, Stated};
 use crate::model::{
-    self, Benchmark, Checkpoint, Code, Dirt, Environment, Eval, Facts, Kind, Note, Plan, Private, TypedId,
-    content,
+    self, Benchmark, Checkpoint, Claimed, Code, Dirt, Environment, Eval, Facts, Import, Kind, Note, Plan,
+    Private, TypedId, content,
 };
 use crate::state::DigestRole;
 
@@ -333,6 +333,21 @@ fn label(ledger: &Ledger, id: TypedId, claim: Option<&Stated>, bytes: &[u8]) -> 
                 words.extend(name);
                 let first = eval.metrics.iter().take(3);
                 words.extend(first.map(|metric| format!("{} {}", metric.name, metric.value)));
+                words.extend(eval.partial.map(|_| "partial".to_owned()));
+                words.extend(eval.reported_by.map(|_| "self-reported".to_owned()));
+            }
+        }
+        Kind::Import => {
+            if let Ok(import) = model::decode::<Import>(bytes) {
+                words.push(format!("claimed by a {}", import.format));
+                let said = |claim: &Claimed| {
+                    format!(
+                        "{}{}",
+                        claim.metric.as_ref().map_or(String::new(), |m| format!("{m} ")),
+                        claim.value
+                    )
+                };
+                words.extend(import.claims.iter().take(3).map(said));
             }
         }
         Kind::Note => words.extend(model::decode::<Note>(bytes).ok().map(|note| note.text)),

@@ -91,6 +91,8 @@ impl What {
                         METRICS,
                         field("partial"),
                         field("format"),
+                        field("harness"),
+                        field("reported_by"),
                         field("by"),
                         field("statement"),
                         field("id"),
@@ -334,6 +336,8 @@ impl Row<'_> {
             "binding" => record().map(|record| record.binding.clone()).into(),
             "partial" => record().and_then(|record| record.partial.clone()).into(),
             "format" => record().map(|record| record.format.clone()).into(),
+            "harness" => record().and_then(|record| Some(record.harness.as_ref()?.name.clone())).into(),
+            "reported_by" => record().and_then(|record| record.reported_by.clone()).into(),
             "metrics" => {
                 let number = |text: &str| text.parse().map_or_else(|_| text.into(), Value::Number);
                 let metrics = record().into_iter().flat_map(|record| &record.metrics);

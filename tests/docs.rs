@@ -66,7 +66,7 @@ fn no_transcript_goes_unexecuted() {
 fn links_between_pages_lead_somewhere() {
     for page in ["README.md", "CHANGELOG.md", "docs/tutorial.md", "docs/concepts.md", "docs/architecture.md"]
         .into_iter()
-        .chain(["docs/threat-model.md", "docs/trust.md", "docs/gaps.md", "docs/backup.md"])
+        .chain(["docs/threat-model.md", "docs/trust.md", "docs/gaps.md", "docs/backup.md", "docs/inputs.md"])
     {
         let text = read(page);
         let folder = repository().join(page).parent().unwrap().to_owned();

@@ -12,14 +12,15 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ledger::durable::{Disk, RealDisk};
 use ledger::id::{LedgerId, ObjectId, TreeHash, object_id};
 use ledger::index::{Extent, Index, Posting};
-use ledger::ledger::{Draft, Home, Ledger, StagedClaim};
+use ledger::ledger::{Draft, Forker, Home, Ledger, StagedClaim};
 use ledger::lineage::{self, Lineage};
 use ledger::model::{
-    Benchmark, Checkpoint, Dataset, Encoded, Eval, Fixed, Kind, Note, Record, Start, TypedId, encode,
+    Benchmark, Binding, Checkpoint, Dataset, Encoded, Eval, Fixed, Kind, Note, Record, Start, TypedId, encode,
 };
 use ledger::state::Place;
 use people::{Person, found, plan};
@@ -114,18 +115,10 @@ impl Scene {
             }
             3 => {
                 let of = self.earlier(Kind::Checkpoint, choice / 5).filter(|_| !is_early);
-                let record = Eval {
-                    // Weights that are recorded later, if at all: the subject is content.
-                    subject: tree("weights", n + choice % 4),
-                    of,
-                    benchmark: encode(&Benchmark { name: "b".into(), definition: None }).unwrap().id,
-                    results: vec![],
-                    start: None,
-                    binding: "asserted".into(),
-                    metrics: vec![],
-                    partial: None,
-                    format: "json".into(),
-                };
+                // Weights that are recorded later, if at all: the subject is content.
+                let subject = tree("weights", n + choice % 4);
+                let benchmark = encode(&Benchmark::named("b")).unwrap().id;
+                let record = Eval { of, ..Eval::new(subject, benchmark, Binding::Asserted, "json") };
                 self.claim(&mut draft, &record, &[]);
             }
             _ => {
@@ -147,6 +140,15 @@ impl Scene {
         draft.claims.push(claim);
         draft.objects.push(encoded.bytes);
         self.ids.push(encoded.id);
+    }
+
+    /// Makes another ledger of it, which goes on from all that was said.
+    fn fork(&self, nonce: u8) {
+        let kim = Person::new(1);
+        let (author, log) = (&kim.author, &kim.log);
+        let forker = Forker { author, log, time: 1, nonce: [nonce; 16], instance: [nonce; 16] };
+        let forked = self.open(1000).fork(&forker, Duration::from_secs(5)).unwrap();
+        assert_eq!(self.open(1000).id(), forked.ledger);
     }
 
     /// What comes of everything, read from the log.
@@ -192,6 +194,28 @@ proptest! {
         prop_assert_eq!(scene.asked(lag), scanned);
         prop_assert_eq!(scene.why(lag), None, "an index answered");
     }
+}
+
+#[test]
+fn an_index_leads_across_a_fork() {
+    let mut scene = Scene::founded();
+    for step in 0_u32..90 {
+        scene.say(step, step.wrapping_mul(7919), step % 7 == 0);
+        if step % 30 == 29 {
+            let before = scene.scanned();
+            scene.fork(step as u8);
+            assert_eq!(scene.scanned(), before, "a fork takes nothing away");
+            assert_eq!(scene.asked(0), before);
+        }
+        if step % 10 == 5 {
+            // An index that lacks the last statements, and one that is brought up to date.
+            let scanned = scene.scanned();
+            assert_eq!(scene.asked(4), scanned, "{step}");
+            assert_eq!(scene.asked(0), scanned, "{step}");
+            assert_eq!(scene.why(0), None, "an index answered");
+        }
+    }
+    assert_eq!(scene.open(0).state().parents().len(), 3);
 }
 
 #[test]

@@ -4,15 +4,18 @@
 //! refused is starting from other inputs than were frozen, and ending one attempt in two ways.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
 
-use crate::capture::environment::Platform;
+use crate::capture::environment::understand_lock;
 use crate::id::object_id;
 use crate::ledger::{Ledger, Outcome, Signer, StagedClaim};
 use crate::model::{About, End, Environment, Kind, Plan, Private, Start, StartCheck, Status, TypedId};
 use crate::state::{Place, RunStatus};
 
-use super::drift::drift;
-use super::inputs::{Request, read_interpreter};
+use super::drift::{drift, project_of};
+use super::environment::{Place as Seen, declared as environment};
+use super::inputs::Request;
 use super::{Entropy, Error, draw};
 
 /// What a start is to do.
@@ -80,16 +83,30 @@ pub fn start(
     let open = attempts.iter().filter(|(_, attempt)| attempt.ended.is_none() && !attempt.lost);
     let lost: Vec<TypedId> = open.map(|(start, _)| TypedId::new(Kind::Start, *start)).collect();
     let declared = plan.environment.map(|id| ledger.record::<Environment>(id.id)).transpose()?;
-    let platform = Platform::current();
-    let met = Environment {
-        lock: declared.and_then(|environment| environment.lock),
-        interpreter: read_interpreter(&request.place.argv, &request.place.machine),
-        os: platform.os.to_owned(),
-        arch: platform.arch.to_owned(),
+    // A launcher that cannot be wrapped starts without saying its command; the plan has it.
+    let planned: Vec<OsString> = plan.argv.iter().map(OsString::from).collect();
+    let argv = if request.place.argv.is_empty() { &planned } else { &request.place.argv };
+    let root = project_of(ledger, run)?;
+    let seen = Seen { argv, machine: &request.place.machine, root: &root };
+    let interpreter = seen.interpreter();
+    let lock = declared.and_then(|environment| environment.lock);
+    let understood = match &lock {
+        Some(lock) => {
+            let bytes = ledger.bytes(lock.file.id)?;
+            Some(understand_lock(Path::new(&lock.name), bytes, &seen.target(interpreter.as_ref())))
+        }
+        None => None,
     };
+    let installed = seen.installed(interpreter.as_ref(), understood.as_ref());
+    let mut warnings = drift.warnings;
+    warnings.extend(installed.as_ref().and_then(|found| found.warning.clone()));
     let check = if request.full { StartCheck::Full } else { StartCheck::Quick };
     let mut tx = ledger.transaction();
-    let met = tx.put(&met)?;
+    let installed = installed.map(|found| {
+        let file = tx.put_blob(found.json.clone());
+        found.record(file)
+    });
+    let met = tx.put(&seen.met(environment(lock, interpreter.as_ref(), installed)))?;
     let record = start_record(run, Some(met.id), lost.clone(), check.word(), entropy);
     let private = tx.put(&Private {
         salt: draw(entropy),
@@ -107,7 +124,7 @@ pub fn start(
         tx.request(req);
     }
     let outcome = tx.commit(signer)?;
-    Ok(Started { start: encoded.id, outcome: Some(outcome), lost, warnings: drift.warnings })
+    Ok(Started { start: encoded.id, outcome: Some(outcome), lost, warnings })
 }
 
 fn texts_of(place: &Request) -> BTreeMap<String, String> {

@@ -5,6 +5,7 @@
 //! node may differ from that of a login node, so beyond the lock file it is recorded and not judged.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use crate::capture::config;
 use crate::capture::walk::{self, Options};
@@ -54,7 +55,7 @@ pub fn drift(
     let anchor = ledger.project();
     let open = |path: &String| open_private_path(path, anchor);
     let mut request = Request {
-        root: private.texts.get(ROOT).map_or_else(|| anchor.to_owned(), open),
+        root: project_of(ledger, run)?,
         anchor: anchor.to_owned(),
         no_code: plan.code.is_none(),
         allow_dirty: true,
@@ -76,6 +77,13 @@ pub fn drift(
         }
     }
     Ok(drift)
+}
+
+/// Returns the directory that a run was frozen from.
+pub(super) fn project_of(ledger: &Ledger, run: TypedId) -> Result<PathBuf, Error> {
+    let anchor = ledger.project();
+    let private = private_of(ledger, run)?;
+    Ok(private.texts.get(ROOT).map_or_else(|| anchor.to_owned(), |path| open_private_path(path, anchor)))
 }
 
 fn private_of(ledger: &Ledger, run: TypedId) -> Result<Private, Error> {
@@ -125,7 +133,19 @@ pub fn compare_plans(
         && a != b
         && drift.differences.iter().all(|difference| difference.part != "lock")
     {
-        note(&mut drift, "environment", "", a.short(), b.short());
+        let (a, b): (Environment, Environment) = (ledger.record(a.id)?, staged(inputs, b)?);
+        let python = |environment: &Environment| match &environment.interpreter {
+            Some(found) => format!("{} {}", found.name, found.version),
+            None => ABSENT.to_owned(),
+        };
+        note(&mut drift, "environment", "interpreter", python(&a), python(&b));
+        let platform = |environment: &Environment| format!("{} {}", environment.os, environment.arch);
+        note(&mut drift, "environment", "platform", platform(&a), platform(&b));
+        let quality = |environment: &Environment| {
+            environment.lock.as_ref().map_or(ABSENT.to_owned(), |lock| lock.quality.clone())
+        };
+        note(&mut drift, "environment", "lock", quality(&a), quality(&b));
+        drift.same.retain(|part| part != "environment");
     }
     Ok((drift.differences, drift.same))
 }

@@ -1,25 +1,25 @@
-//! Evidence: checkpoints, evaluations, datasets and models become records of what was seen on disk.
+//! Evidence: checkpoints, datasets and models become records of what was seen on disk.
 //!
 //! Bytes are fingerprinted where they lie. Repeating an act is harmless: an equal claim of the same key is
 //! found and its id is given again. Which run a checkpoint belongs to is never guessed: it is named, or the
 //! one attempt that was under way when the files were written.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::capture::results;
-use crate::capture::walk::{self, Options, Root, Tree};
+use crate::capture::dataset;
+use crate::capture::environment::redact_text;
+use crate::capture::hub;
+use crate::capture::walk::{self, Options, Reading, Root, Tree};
 use crate::capture::weights::{self, Problem, Weights};
 use crate::codec::MAX_RECORD;
 use crate::id::{Digests, ObjectId, object_id};
 use crate::ledger::{Ledger, Outcome, Signer, StagedClaim};
-use crate::model::content;
-use crate::model::{
-    self, About, Benchmark, Binding, Checkpoint, Dataset, Eval, Kind, Metric, Model, Name, Note, Private,
-    TypedId,
-};
+use crate::model::{self, About, Checkpoint, Dataset, Kind, Model, Name, Note, Private, TypedId};
+use crate::store::Batch;
 
-use super::{Entropy, Error, count, draw, private_path, project_path, read_file, size};
+use super::refuse::refuse_pointers;
+use super::{Entropy, Error, count, draw, private_path, project_path, size};
 
 /// What was recorded.
 #[derive(Clone, Debug)]
@@ -68,8 +68,8 @@ pub struct CheckpointRequest<'a> {
     pub store: bool,
     /// A ledger-wide name.
     pub name: Option<Name>,
-    /// Record it although something is missing.
-    pub incomplete: bool,
+    /// How its files are read.
+    pub reading: Reading,
 }
 
 /// A directory of weights as it was seen.
@@ -83,7 +83,7 @@ pub struct Subject {
     pub subset: walk::Subset,
 }
 
-/// Reads a directory of weights, and refuses one whose weights are not all there.
+/// Reads a directory of weights, all of it, and refuses one whose weights are not all there.
 ///
 /// What only a resumed training needs may be missing: weights can be evaluated without it.
 pub fn observe_subject(
@@ -91,14 +91,14 @@ pub fn observe_subject(
     digests: Digests,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Subject, Error> {
-    let subject = look(path, digests, progress)?;
+    let subject = subject_of(path, &Options::new(digests), progress)?;
     refuse(path, subject.weights.unusable())?;
     Ok(subject)
 }
 
 /// Reads a directory of weights in whatever state it is; what stands in the place of weights is refused.
-fn look(path: &Path, digests: Digests, progress: &(dyn Fn(u64) + Sync)) -> Result<Subject, Error> {
-    let tree = walk::observe(path, &Options::new(digests), progress)?;
+fn subject_of(path: &Path, options: &Options, progress: &(dyn Fn(u64) + Sync)) -> Result<Subject, Error> {
+    let tree = walk::observe(path, options, progress)?;
     let weights = weights::observe(&tree, path)?;
     let pointers: Vec<&Problem> = weights.pointers().collect();
     if !pointers.is_empty() {
@@ -128,6 +128,34 @@ impl Subject {
     }
 }
 
+/// Reads a directory of weights that is to be recorded, and refuses one in which something is missing.
+pub fn observe_checkpoint(
+    path: &Path,
+    reading: &Reading,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<Subject, Error> {
+    let subject = observe_as_it_is(path, reading, progress)?;
+    refuse(path, subject.weights.incomplete())?;
+    Ok(subject)
+}
+
+/// Reads a directory of weights that is to be recorded whatever is missing; one that changed is refused.
+///
+/// Each file is held to what it was when it was opened; here it is made sure that none came, went or was
+/// written again meanwhile. Files are compared with what they were, never with a clock.
+pub fn observe_as_it_is(
+    path: &Path,
+    reading: &Reading,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<Subject, Error> {
+    let subject = subject_of(path, &Options::new(Digests::All).reading(reading), progress)?;
+    if walk::stat_digest(path, &Options::new(Digests::All))? != subject.tree.stat_digest() {
+        let what = "files came, went or were written again";
+        return Err(walk::Error::Changed { path: path.to_owned(), what }.into());
+    }
+    Ok(subject)
+}
+
 /// Records a checkpoint.
 pub fn record_checkpoint(
     ledger: &mut Ledger,
@@ -136,10 +164,18 @@ pub fn record_checkpoint(
     progress: &(dyn Fn(u64) + Sync),
     entropy: &mut Entropy<'_>,
 ) -> Result<Recorded, Error> {
-    let subject = look(request.path, Digests::All, progress)?;
-    if !request.incomplete {
-        refuse(request.path, subject.weights.incomplete())?;
-    }
+    let subject = observe_checkpoint(request.path, &request.reading, progress)?;
+    record_observed(ledger, request, &subject, signer, entropy)
+}
+
+/// Records a checkpoint that was read before.
+pub fn record_observed(
+    ledger: &mut Ledger,
+    request: &CheckpointRequest<'_>,
+    subject: &Subject,
+    signer: &Signer<'_>,
+    entropy: &mut Entropy<'_>,
+) -> Result<Recorded, Error> {
     let start = match request.whose {
         Whose::Attempt(start) => Some(start),
         Whose::AttemptOrEarlier(start) => Some(writer_until(ledger, &subject.tree, start)?),
@@ -174,7 +210,7 @@ pub fn record_checkpoint(
     };
     let warnings = subject.weights.warnings();
     let encoded = model::encode(&record)?;
-    let summary = describe(&record, &subject);
+    let summary = describe(&record, subject);
     let mut claim = StagedClaim::new(&record, &encoded).named(request.name.clone());
     if let Some((sums, _)) = &subject.tree.sums {
         claim = claim.beside("sums", TypedId::new(Kind::Sums, *sums));
@@ -188,10 +224,12 @@ pub fn record_checkpoint(
     let mut tx = ledger.transaction();
     let private = tx.put(&here(request.path, tx.ledger(), entropy))?;
     tx.put_objects([encoded.bytes]);
-    tx.put_objects(full.nodes.into_iter().chain(subject.subset.nodes).map(|(_, bytes)| bytes));
-    tx.put_objects(subject.weights.tensors.into_iter().map(|set| set.bytes));
+    tx.put_objects(full.nodes.into_iter().map(|(_, bytes)| bytes));
+    tx.put_objects(subject.subset.nodes.iter().map(|(_, bytes)| bytes.clone()));
+    tx.put_objects(subject.weights.tensors.iter().map(|set| set.bytes.clone()));
     tx.put_objects(files);
-    tx.put_objects(subject.tree.sums.into_iter().flat_map(|(_, nodes)| nodes).map(|(_, bytes)| bytes));
+    let sums = subject.tree.sums.iter().flat_map(|(_, nodes)| nodes);
+    tx.put_objects(sums.map(|(_, bytes)| bytes.clone()));
     tx.claim(claim.beside("private", private.id));
     let outcome = tx.commit(signer)?;
     Ok(Recorded { id: encoded.id, outcome: Some(outcome), warnings, summary, start })
@@ -276,131 +314,36 @@ fn under_way(ledger: &Ledger, tree: &Tree, path: &Path, signer: &Signer<'_>) -> 
 
 /// Copies every file into the store, hashed while it is copied, and holds it to what was seen before.
 fn store_files(ledger: &Ledger, path: &Path, tree: &Tree) -> Result<(), Error> {
+    use std::io::Read as _;
     use std::os::unix::ffi::OsStrExt as _;
+    let store = ledger.store();
+    let mut batch = store.batch();
+    let mut there = BTreeSet::new();
     for file in &tree.files {
         let source = match tree.root {
             Root::Dir => path.join(std::ffi::OsStr::from_bytes(&file.path)),
             Root::File { .. } => path.to_owned(),
         };
-        if ledger.store().contains(file.blake3)? {
+        if !there.insert(file.blake3) || store.contains(file.blake3)? {
             continue;
         }
-        let mut reader = std::fs::File::open(&source)
-            .map_err(|error| Error::Read { path: source.clone(), source: error })?;
-        let stored = ledger.store().put_file(&mut reader)?;
-        if stored.blake3 != file.blake3 {
+        let (mut reader, _) = walk::open_regular(&source)?;
+        let stored = if file.size <= Batch::MAX_OBJECT as u64 {
+            let mut bytes = Vec::with_capacity(file.size as usize + 1);
+            reader
+                .take(file.size + 1)
+                .read_to_end(&mut bytes)
+                .map_err(|error| Error::Read { path: source.clone(), source: error })?;
+            batch.add(bytes)?
+        } else {
+            store.put_file(&mut reader)?.blake3
+        };
+        if stored != file.blake3 {
             let what = "its content is not what was fingerprinted";
             return Err(walk::Error::Changed { path: source, what }.into());
         }
     }
-    Ok(())
-}
-
-/// An evaluation to record.
-#[derive(Debug)]
-pub struct EvalRequest<'a> {
-    /// Weights tree of the subject.
-    pub subject: TypedId,
-    /// Nodes of that tree, where it was just read.
-    pub nodes: Vec<content::Object>,
-    /// The recorded checkpoint, when there is one.
-    pub of: Option<TypedId>,
-    /// Benchmark by name or by a file that defines it; taken from the results when absent.
-    pub benchmark: Option<String>,
-    /// Result files.
-    pub results: &'a [PathBuf],
-    /// `name=path` into the results, where their layout is not known.
-    pub metrics: &'a [(String, String)],
-    /// The attempt that it belongs to.
-    pub start: Option<TypedId>,
-    /// How the subject is known.
-    pub binding: Binding,
-    /// SHA-256 digests of the subject's files, to hold against what the results say.
-    pub sums: BTreeSet<String>,
-}
-
-/// Records an evaluation.
-pub fn record_eval(
-    ledger: &mut Ledger,
-    request: EvalRequest<'_>,
-    signer: &Signer<'_>,
-) -> Result<Recorded, Error> {
-    let mut warnings = Vec::new();
-    let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
-    let (mut partial, mut benchmark, mut format) = (None, request.benchmark.clone(), String::new());
-    let mut blobs = Vec::new();
-    for path in request.results {
-        let bytes = read_file(path)?;
-        let failed = |source| Error::Results { path: path.clone(), source };
-        let read = results::read(&bytes, &path.to_string_lossy()).map_err(failed)?;
-        let chosen = if request.metrics.is_empty() {
-            read.metrics
-        } else {
-            results::select(&bytes, request.metrics).map_err(failed)?
-        };
-        if chosen.is_empty() {
-            let shown = path.display();
-            warnings.push(format!("no metric was recognised in `{shown}`; name one with --metric NAME=PATH"));
-        }
-        for metric in chosen {
-            let record =
-                Metric { name: metric.name, value: metric.value, stderr: metric.stderr, n: metric.n };
-            metrics.insert(record.name.clone(), record);
-        }
-        partial = partial.or(read.partial);
-        benchmark = benchmark.or(read.benchmark);
-        read.format.clone_into(&mut format);
-        let other = |(algorithm, digest): &&(String, String)| {
-            algorithm == "sha256" && !request.sums.is_empty() && !request.sums.contains(digest)
-        };
-        if let Some((_, digest)) = read.subject_hints.iter().find(other) {
-            let shown = &digest[..digest.len().min(12)];
-            warnings.push(format!(
-                "`{}` says it measured sha256:{shown}.., which is no file of the subject",
-                path.display()
-            ));
-        }
-        blobs.push(bytes);
-    }
-    let name = benchmark.unwrap_or_else(|| "unnamed".to_owned());
-    if let Some(reason) = &partial {
-        warnings.push(format!("the evaluation is partial: {reason}"));
-    }
-    let mut tx = ledger.transaction();
-    let definition = match Path::new(&name) {
-        path if request.benchmark.is_some() && path.is_file() => Some(tx.put_blob(read_file(path)?)),
-        _ => None,
-    };
-    let name = if definition.is_some() {
-        Path::new(&name).file_stem().map_or(name.clone(), |stem| stem.to_string_lossy().into_owned())
-    } else {
-        name
-    };
-    let benchmark = tx.put(&Benchmark { name: name.clone(), definition })?;
-    let results: Vec<TypedId> = blobs.into_iter().map(|bytes| tx.put_blob(bytes)).collect();
-    let record = Eval {
-        subject: request.subject,
-        of: request.of,
-        benchmark: benchmark.id,
-        results,
-        start: request.start,
-        binding: request.binding.word().to_owned(),
-        metrics: metrics.into_values().collect(),
-        partial,
-        format,
-    };
-    let encoded = tx.put(&record)?;
-    let claim = StagedClaim::new(&record, &encoded);
-    let shown: Vec<String> = record.metrics.iter().map(|m| format!("{} {}", m.name, m.value)).collect();
-    let summary = format!("{name}: {} ({})", shown.join(", "), record.binding);
-    let start = request.start;
-    if tx.ledger().repeats(&claim, signer.author)? {
-        return Ok(Recorded { id: encoded.id, outcome: None, warnings, summary, start });
-    }
-    tx.put_objects(request.nodes.into_iter().map(|(_, bytes)| bytes));
-    tx.claim(claim);
-    let outcome = tx.commit(signer)?;
-    Ok(Recorded { id: encoded.id, outcome: Some(outcome), warnings, summary, start })
+    Ok(batch.finish()?)
 }
 
 /// A dataset or model to record under a name.
@@ -418,6 +361,8 @@ pub struct NamedContent<'a> {
     pub from: Vec<TypedId>,
     /// Copy the bytes into the store.
     pub store: bool,
+    /// How its files are read.
+    pub reading: Reading,
 }
 
 /// Records a dataset or model.
@@ -429,10 +374,25 @@ pub fn record_content(
     entropy: &mut Entropy<'_>,
 ) -> Result<Recorded, Error> {
     let digests = if request.kind == Kind::Model { Digests::All } else { Digests::Blake3 };
-    let tree = walk::observe(request.path, &Options::new(digests), progress)?;
+    let tree = walk::observe(request.path, &Options::new(digests).reading(&request.reading), progress)?;
+    refuse_pointers(&tree, request.path)?;
     let content = if matches!(tree.root, Root::Dir) { Kind::Tree } else { Kind::Blob };
     let root = TypedId::new(content, tree.id);
-    let summary = format!("{}, {}", count(tree.files.len() as u64, "file"), size(tree.bytes));
+    let mut summary = format!("{}, {}", count(tree.files.len() as u64, "file"), size(tree.bytes));
+    let mut warnings = Vec::new();
+    let (line, mut texts) = if request.kind == Kind::Dataset {
+        let found = dataset::describe(&tree, request.path);
+        warnings.clone_from(&found.notes);
+        (found.line(), found.texts())
+    } else {
+        let place = hub::locate(request.path);
+        (place.as_ref().map_or(String::new(), hub::Located::short), dataset::place_texts(place.as_ref()))
+    };
+    if !line.is_empty() && line != "files" {
+        summary = format!("{summary}, {line}");
+    }
+    // What somebody says stands over what was found; a login in it helps nobody who reads the log.
+    texts.extend(request.about.iter().map(|(key, text)| (key.clone(), redact_text(text))));
     if request.store {
         store_files(ledger, request.path, &tree)?;
     }
@@ -452,7 +412,7 @@ pub fn record_content(
     if let Some((sums, _)) = &tree.sums {
         claim = claim.beside("sums", TypedId::new(Kind::Sums, *sums));
     }
-    let about = About { texts: request.about.clone() };
+    let about = About { texts };
     if !about.texts.is_empty() {
         claim = claim.beside("about", model::encode(&about)?.id);
     }
@@ -478,7 +438,7 @@ pub fn record_content(
         let holder = ledger.who(row.holder.first_key());
         return Err(Error::NameHeld { name: name.clone(), holder });
     }
-    Ok(Recorded { id, outcome, warnings: Vec::new(), summary, start: None })
+    Ok(Recorded { id, outcome, warnings, summary, start: None })
 }
 
 /// States a remark about anything in the ledger.

@@ -11,7 +11,7 @@ use crate::capture::config::{self, Value};
 use crate::durable::{Kind as FileKind, outside};
 use crate::id::ObjectId;
 use crate::ledger::{Ledger, Outcome, Signer, StagedClaim};
-use crate::model::{self, About, Encoded, Kind, Name, Plan, Private, Start, TypedId};
+use crate::model::{self, About, Encoded, Environment, Kind, Name, Plan, Private, Start, TypedId};
 
 use super::attempt::{request_id, start_record};
 use super::drift::compare_plans;
@@ -94,15 +94,19 @@ pub fn freeze(
     if let Some(from) = target.from {
         claim = claim.beside("from", from);
     }
+    let mut about = About { texts: inputs.about.clone() };
     if !inputs.by_size.is_empty() {
         let lines: Vec<String> = inputs.by_size.iter().map(|(path, size)| format!("{size} {path}")).collect();
-        let about = About { texts: [("untracked by size only".to_owned(), lines.join("\n"))].into() };
+        about.texts.insert("untracked by size only".to_owned(), lines.join("\n"));
+    }
+    if !about.texts.is_empty() {
         claim = claim.beside("about", tx.put(&about)?.id);
     }
     tx.claim(claim);
     let mut started = None;
     if target.start {
-        let start: Start = start_record(encoded.id, plan.environment, Vec::new(), "frozen", entropy);
+        let met = tx.put(&inputs.met())?;
+        let start: Start = start_record(encoded.id, Some(met.id), Vec::new(), "frozen", entropy);
         let start_encoded: Encoded = tx.put(&start)?;
         started = Some(start_encoded.id);
         tx.claim(StagedClaim::new(&start, &start_encoded).beside("private", private.id));
@@ -146,6 +150,12 @@ fn existing(
     let mut again = inputs.plan.clone();
     again.nonce = frozen.nonce;
     again.name.clone_from(&frozen.name);
+    // What is installed is what was met, not what was asked for: it does not make another run of a name.
+    if let (Some(id), Some(found)) = (frozen.environment, &inputs.environment)
+        && ledger.record::<Environment>(id.id)?.declared() == found.declared()
+    {
+        again.environment = frozen.environment;
+    }
     if model::encode(&again)?.id == run {
         return Ok(Some(run));
     }

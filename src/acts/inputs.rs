@@ -9,16 +9,20 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::capture::code::{self, Observed};
-use crate::capture::config::{self, Value};
+use crate::capture::config::{self, Value, hydra};
+use crate::capture::dataset;
 use crate::capture::environment;
-use crate::capture::walk::{self, Options, Root};
+use crate::capture::hub;
+use crate::capture::walk::{self, Options, Reading, Root};
 use crate::id::{Digests, ObjectId, object_id, sha256};
 use crate::model::content::{What, escape};
 use crate::model::{
-    self, Bytes, Code, Config, Contract, Dataset, Dirt, Environment, Interpreter, Kind, LockFile, Model,
-    Plan, Policy, Record, Submodule, TypedId,
+    self, Bytes, Code, Config, Contract, Dataset, Dirt, Environment, Kind, LockFile, Model, Plan, Policy,
+    Record, Submodule, TypedId,
 };
 
+use super::environment::{Place, declared};
+use super::refuse::{refuse_pointers, refuse_secret_values, refuse_secrets};
 use super::{Error, count, private_path, read_file, size};
 
 /// Key of the project's directory among private texts; absent where it is the one that holds the ledger.
@@ -45,7 +49,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    fn variable(&self, name: &str) -> Option<&OsString> {
+    pub(super) fn variable(&self, name: &str) -> Option<&OsString> {
         self.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 }
@@ -93,6 +97,8 @@ pub struct Request {
     pub machine: Machine,
     /// Read only what a start compares: config, code and lock file.
     pub compare_only: bool,
+    /// How data and base models are read.
+    pub reading: Reading,
 }
 
 /// One line of what was frozen, for people and for the manifest.
@@ -133,9 +139,20 @@ pub struct Inputs {
     pub argv: Vec<String>,
     /// Allowed environment variables.
     pub variables: BTreeMap<String, String>,
+    /// What data and base models are, by input, for people.
+    pub about: BTreeMap<String, String>,
+    /// The environment, as the plan links it.
+    pub environment: Option<Environment>,
+    /// The same with the machine, for an attempt that starts at once.
+    met: Option<Environment>,
 }
 
 impl Inputs {
+    /// Returns the environment that an attempt meets which starts right now.
+    pub(super) fn met(&self) -> Environment {
+        self.met.clone().or_else(|| self.environment.clone()).unwrap_or_else(|| declared(None, None, None))
+    }
+
     fn stage<R: Record>(&mut self, record: &R) -> Result<TypedId, Error> {
         let encoded = model::encode(record)?;
         self.objects.push(encoded.bytes);
@@ -191,6 +208,9 @@ pub fn observe(request: &Request, progress: &(dyn Fn(u64) + Sync)) -> Result<Inp
         stats: BTreeMap::new(),
         argv,
         variables: environment::allowed_variables(&request.machine.variables).into_iter().collect(),
+        about: BTreeMap::new(),
+        environment: None,
+        met: None,
     };
     inputs.texts.extend(request.machine.host.clone().map(|host| ("host".to_owned(), host)));
     inputs.texts.extend(request.machine.user.clone().map(|user| ("user".to_owned(), user)));
@@ -201,6 +221,11 @@ pub fn observe(request: &Request, progress: &(dyn Fn(u64) + Sync)) -> Result<Inp
     read_config(request, &mut inputs)?;
     read_code(request, &mut inputs)?;
     read_environment(request, &mut inputs)?;
+    if !request.compare_only {
+        let place = Place { argv: &request.argv, machine: &request.machine, root: &request.root };
+        let known = inputs.environment.clone().unwrap_or_else(|| declared(None, None, None));
+        inputs.met = Some(place.met(known));
+    }
     read_contents(request, &mut inputs, progress)?;
     for path in &request.contracts {
         let text = inputs.blob(read_file(path)?);
@@ -228,14 +253,27 @@ fn read_config(request: &Request, inputs: &mut Inputs) -> Result<(), Error> {
     }
     let mut value = Value::Map(BTreeMap::new());
     let mut sources = Vec::new();
-    for (path, n) in request.configs.iter().zip(0..) {
+    let (mut job, mut names) = (None, Vec::new());
+    for (given, n) in request.configs.iter().zip(0..) {
+        let path = &match hydra::meant(given) {
+            hydra::Meant::File(path) => path,
+            hydra::Meant::Multirun(jobs) => return Err(Error::Multirun { path: given.clone(), jobs }),
+        };
         let bytes = read_file(path)?;
         let format = config::Format::of(path).ok_or_else(|| Error::UnknownFormat { path: path.clone() })?;
         let name = private_path(path, &request.anchor);
+        refuse_secrets(&name, &String::from_utf8_lossy(&bytes))?;
         let read = config::read(&bytes, format, &name)?;
         inputs.warnings.extend(read.warnings.iter().map(ToString::to_string));
+        job = job.or_else(|| hydra::job_of(path, &read.value));
+        if hydra::has_defaults(&read.value) {
+            inputs
+                .warnings
+                .push(format!("{name} has a list of defaults: what Hydra composes of it is another config"));
+        }
         value = if n == 0 { read.value } else { config::merge(value, read.value) };
         sources.push(inputs.blob(bytes));
+        names.push(name.clone());
         inputs.paths.insert(format!("config {n}"), name);
     }
     for (assignment, n) in request.sets.iter().zip(0..) {
@@ -243,8 +281,9 @@ fn read_config(request: &Request, inputs: &mut Inputs) -> Result<(), Error> {
         inputs.warnings.extend(warnings.iter().map(ToString::to_string));
         inputs.texts.insert(format!("set {n}"), assignment.clone());
     }
-    let name = request.configs.first().map_or("--set".to_owned(), |path| file_name(path));
-    config::refuse_unresolved(&value, &name)?;
+    let name = if names.is_empty() { "--set".to_owned() } else { names.join(", ") };
+    config::refuse_unresolved(&value, &name).map_err(|what| Error::Unresolved { what, job })?;
+    refuse_secret_values(&name, &value)?;
     if let (Some(seed), Some(config::Value::Int(text))) = (request.seed, config::top_level_seed(&value))
         && *text != seed.to_string()
     {
@@ -262,7 +301,6 @@ fn read_config(request: &Request, inputs: &mut Inputs) -> Result<(), Error> {
     inputs.frozen_config = Some(json);
     let id = inputs.stage(&Config { frozen, sources })?;
     inputs.plan.config = Some(id);
-    let names: Vec<String> = request.configs.iter().map(|path| private_path(path, &request.anchor)).collect();
     inputs.part("config", id, names.join(", "));
     Ok(())
 }
@@ -311,6 +349,7 @@ fn read_code(request: &Request, inputs: &mut Inputs) -> Result<(), Error> {
                 let files = files.iter().map(|file| (escape(&file.path), file.change)).collect();
                 return Err(Error::DirtyTree { commit: state.commit.clone(), files, diff: diff.len() });
             }
+            refuse_secrets("the diff of the code", &String::from_utf8_lossy(diff))?;
             record.dirt = Dirt::Dirty;
             record.files =
                 files.iter().map(|file| (Bytes(file.path.clone()), file.change.to_string())).collect();
@@ -389,22 +428,23 @@ fn read_untracked(request: &Request, inputs: &mut Inputs) -> Result<(), Error> {
 
 fn read_environment(request: &Request, inputs: &mut Inputs) -> Result<(), Error> {
     let path = request.lock.clone().or_else(|| environment::find_lock(&request.root));
+    let place = Place { argv: &request.argv, machine: &request.machine, root: &request.root };
+    let interpreter = if request.compare_only { None } else { place.interpreter() };
     let lock = match &path {
         Some(path) => {
-            let lock = environment::read_lock(path)?;
+            let lock = environment::read_lock(path, &place.target(interpreter.as_ref()))?;
+            refuse_secrets(&file_name(path), &String::from_utf8_lossy(&lock.bytes))?;
             if !lock.unhashed.is_empty() {
                 let (name, count) = (file_name(path), lock.unhashed.len());
                 let have = if count == 1 { "requirement has" } else { "requirements have" };
                 inputs.warnings.push(format!("{name}: {count} {have} no hash"));
             }
+            inputs.warnings.extend(lock.notes.iter().cloned());
             inputs.paths.insert("lock".to_owned(), private_path(path, &request.anchor));
-            let file = inputs.blob(lock.bytes);
-            Some(LockFile { name: file_name(path), quality: lock.quality.as_str().to_owned(), file })
+            Some(lock)
         }
         None => None,
     };
-    let interpreter =
-        if request.compare_only { None } else { read_interpreter(&request.argv, &request.machine) };
     if lock.is_none() && interpreter.is_none() {
         inputs.none("environment", "neither a lock file nor an interpreter was found");
         return Ok(());
@@ -412,25 +452,29 @@ fn read_environment(request: &Request, inputs: &mut Inputs) -> Result<(), Error>
     if lock.is_none() {
         inputs.warnings.push("no lock file was found: the packages of this run are not recorded".to_owned());
     }
-    let mut detail: Vec<String> =
-        lock.iter().map(|lock| format!("{} ({})", lock.name, lock.quality)).collect();
-    detail.extend(interpreter.iter().map(|python| format!("{} {}", python.name, python.version)));
-    let platform = environment::Platform::current();
-    let record =
-        Environment { lock, interpreter, os: platform.os.to_owned(), arch: platform.arch.to_owned() };
+    let installed = place.installed(interpreter.as_ref(), lock.as_ref());
+    let mut detail = Vec::new();
+    let mut lock_file = None;
+    if let Some(lock) = lock {
+        let (name, quality, packages) = (file_name(&lock.path), lock.quality.as_str(), lock.count());
+        let counted = packages.map_or(String::new(), |n| format!(", {}", count(n, "package")));
+        detail.push(format!("{name} ({quality}{counted})"));
+        let editable = Some(lock.editable.len() as u64).filter(|n| *n > 0);
+        let file = inputs.blob(lock.bytes);
+        lock_file = Some(LockFile { name, quality: quality.to_owned(), file, packages, editable });
+    }
+    detail.extend(interpreter.iter().map(|python| format!("{} {}", python.label(), python.version)));
+    let installed = installed.map(|found| {
+        inputs.warnings.extend(found.warning.clone());
+        let file = inputs.blob(found.json.clone());
+        found.record(file)
+    });
+    let record = declared(lock_file, interpreter.as_ref(), installed);
     let id = inputs.stage(&record)?;
     inputs.plan.environment = Some(id);
+    inputs.environment = Some(record);
     inputs.part("environment", id, detail.join(", "));
     Ok(())
-}
-
-/// Observes the interpreter of a command; not finding one is no error.
-pub(super) fn read_interpreter(argv: &[OsString], machine: &Machine) -> Option<Interpreter> {
-    let path = machine.variable("PATH").map(OsString::as_os_str);
-    let found =
-        environment::observe_interpreter(argv, path, machine.variable("VIRTUAL_ENV").map(Path::new)).ok()?;
-    let name = found.implementation.unwrap_or_else(|| found.name.to_owned());
-    Some(Interpreter { name, version: found.version })
 }
 
 fn read_contents(
@@ -463,7 +507,9 @@ fn read_content(
     inputs: &mut Inputs,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<(TypedId, String), Error> {
-    let tree = walk::observe(path, &Options::new(Digests::Blake3), progress)?;
+    let options = Options::new(Digests::Blake3).reading(&request.reading);
+    let tree = walk::observe(path, &options, progress)?;
+    refuse_pointers(&tree, path)?;
     let kind = match tree.root {
         Root::File { .. } => Kind::Blob,
         Root::Dir => Kind::Tree,
@@ -475,6 +521,17 @@ fn read_content(
         Root::File { .. } => format!("{shown}, {}", size(tree.bytes)),
         Root::Dir => format!("{shown}, {}, {}", count(tree.files.len() as u64, "file"), size(tree.bytes)),
     };
+    let line = if what == "data" {
+        let found = dataset::describe(&tree, path);
+        inputs.warnings.extend(found.notes.iter().map(|text| format!("{key}: {text}")));
+        found.line()
+    } else {
+        hub::locate(path).map_or(String::new(), |place| place.short())
+    };
+    let detail = if line.is_empty() || line == "files" { detail } else { format!("{detail}, {line}") };
+    if !line.is_empty() {
+        inputs.about.insert(key.clone(), line);
+    }
     inputs.paths.insert(key.clone(), shown);
     inputs.stats.insert(key, tree.stat_digest());
     inputs.objects.extend(tree.nodes.into_iter().map(|(_, bytes)| bytes));

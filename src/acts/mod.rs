@@ -3,24 +3,31 @@
 //! | file | act |
 //! |---|---|
 //! | `inputs` | reads config, data, base models, code and environment into records that are not yet stored |
+//! | `environment` | what was declared of an environment, and what is met where an attempt runs |
 //! | `freeze` | plans a run from inputs, or finds that it is planned already |
+//! | `refuse` | refuses secrets and pointers before anything is stored |
 //! | `drift` | compares what lies on disk with what a plan froze |
 //! | `attempt` | starts and ends attempts |
-//! | `evidence` | records checkpoints, evaluations, datasets and models |
+//! | `evidence` | records checkpoints, datasets and models |
+//! | `results` | records evaluations, and what documents claim |
 //! | `text` | writes times, sizes and counts for people |
 //!
 //! Capture observes and the ledger writes; only here do they meet. Nothing here prints or reads a clock.
 
 mod attempt;
 mod drift;
+mod environment;
 mod evidence;
 mod freeze;
 mod inputs;
+mod refuse;
+mod results;
 mod text;
 
 use std::path::{Path, PathBuf};
 
-use crate::capture::{code, config, environment, results, walk, weights};
+use crate::capture::dataset::Pointer;
+use crate::capture::{self, code, config, walk, weights};
 use crate::id::ObjectId;
 use crate::ledger;
 use crate::model::{self, Name, TypedId};
@@ -28,13 +35,14 @@ use crate::model::{self, Name, TypedId};
 pub use attempt::{Ended, StartRequest, Started, attempt_at, end, start};
 pub use drift::{Difference, Drift, compare_plans, drift};
 pub use evidence::{
-    CheckpointRequest, EvalRequest, NamedContent, Recorded, Subject, Whose, checkpoint_of, note,
-    observe_subject, record_checkpoint, record_content, record_eval,
+    CheckpointRequest, NamedContent, Recorded, Subject, Whose, checkpoint_of, note, observe_as_it_is,
+    observe_checkpoint, observe_subject, record_checkpoint, record_content, record_observed,
 };
 pub use freeze::{
     Frozen, RUN_FILES, RunFiles, Target, freeze, plan_only, restore_run_files, run_files, run_files_of,
 };
 pub use inputs::{Input, Inputs, Machine, Part, Request, observe};
+pub use results::{EvalRequest, record_eval, result_files, said_subjects};
 pub use text::{count, rfc3339, size};
 
 /// Random bytes for nonces and salts, as the caller draws them.
@@ -55,7 +63,7 @@ pub enum Error {
     Walk(#[from] walk::Error),
     /// A lock file.
     #[error(transparent)]
-    Lock(#[from] environment::LockError),
+    Lock(#[from] capture::environment::LockError),
     /// Untracked files cannot be listed.
     #[error(transparent)]
     Code(#[from] code::Error),
@@ -69,7 +77,16 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong.
         #[source]
-        source: results::Error,
+        source: capture::results::Error,
+    },
+    /// Results that do not go together, or a directory that has none.
+    #[error(transparent)]
+    Joined(capture::results::Error),
+    /// A document of claims where results are wanted.
+    #[error("`{}` holds claims and no results of an evaluation", path.display())]
+    ClaimsOnly {
+        /// The file.
+        path: PathBuf,
     },
     /// A file that is needed whole cannot be read.
     #[error("`{}` cannot be read", path.display())]
@@ -85,6 +102,36 @@ pub enum Error {
     UnknownFormat {
         /// The file.
         path: PathBuf,
+    },
+    /// Values of the config are to be computed or filled in.
+    #[error("{}", unresolved(what))]
+    Unresolved {
+        /// Which, and in what file.
+        what: config::Error,
+        /// The job of Hydra's that the file belongs to.
+        job: Option<config::hydra::Job>,
+    },
+    /// The directory of a sweep was given where one config is needed.
+    #[error("`{}` is a multirun of {}, each with a config of its own", path.display(), count(jobs.len() as u64, "job"))]
+    Multirun {
+        /// The directory.
+        path: PathBuf,
+        /// The jobs' directories.
+        jobs: Vec<PathBuf>,
+    },
+    /// A pointer stands where data were named.
+    #[error("{}", pointed(pointers))]
+    Pointer {
+        /// All that were met, one at least.
+        pointers: Vec<Pointer>,
+    },
+    /// A file that would be stored as it is holds a secret.
+    #[error("`{name}` holds what looks like a secret, and what is frozen is kept for ever")]
+    Secret {
+        /// The file.
+        name: String,
+        /// Where, and what it looks like; never the secret.
+        found: Vec<String>,
     },
     /// Tracked files differ from the commit.
     #[error("{} from commit {}", differing(files.len()), &commit[..commit.len().min(7)])]
@@ -201,6 +248,34 @@ fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
         return Err(fail(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file")));
     }
     std::fs::read(path).map_err(fail)
+}
+
+/// Says how many values of a config are not final, and of what sort they are.
+fn unresolved(error: &config::Error) -> String {
+    let config::Problem::Unresolved(found) = &error.problem else { return error.to_string() };
+    let missing = found.iter().filter(|value| value.text == "???").count();
+    let mut parts = Vec::new();
+    let computed = found.len() - missing;
+    if computed > 0 {
+        parts.push(format!("{} to be computed", count(computed as u64, "value")));
+    }
+    if missing > 0 {
+        parts.push(format!("{} to be filled in", count(missing as u64, "value")));
+    }
+    format!("`{}` is not final: {}", error.file, parts.join(", "))
+}
+
+/// Says what stands in the place of data.
+fn pointed(pointers: &[Pointer]) -> String {
+    let first = match pointers.first() {
+        Some(Pointer::Lfs { path, size, .. }) => {
+            format!("`{}` is a git-lfs pointer to {size} bytes, not the data", path.display())
+        }
+        Some(Pointer::Dvc { path, .. }) => format!("`{}` is a DVC pointer, not the data", path.display()),
+        Some(Pointer::Annex { path }) => format!("`{}` is a git-annex pointer, not the data", path.display()),
+        None => "a pointer is not the data".to_owned(),
+    };
+    if pointers.len() > 1 { format!("{first}, and {} more", pointers.len() - 1) } else { first }
 }
 
 /// Says how many tracked files differ.

@@ -1,13 +1,18 @@
 //! Observing what a run is made of and what came out: values only, never a ledger.
 //!
-//! `walk` sees files and directories, `code` a repository, `config` and `environment` what they are named
-//! for, `checkpoint` a directory of weights, `results` the files of an evaluation. Nothing here opens a ledger,
-//! prints, or reads a clock.
+//! `walk` sees files and directories, `hashing` reads them on all cores, `cache` keeps the digests of those that
+//! nobody touches, `code` a repository, `config`, `dataset` and `environment` what they are named for, `hub` where
+//! in the hub's cache a path lies, `checkpoint` a directory of weights, `results` the files of an evaluation.
+//! Nothing here opens a ledger, prints, or reads a clock.
 
+pub mod cache;
 pub mod checkpoint;
 pub mod code;
 pub mod config;
+pub mod dataset;
 pub mod environment;
+mod hashing;
+pub mod hub;
 pub mod results;
 pub mod safetensors;
 pub mod walk;

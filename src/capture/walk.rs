@@ -1,23 +1,27 @@
 //! Observes a file or a directory: every name and every digest, as they were while they were read.
 //!
-//! Symbolic links inside are recorded and never followed, and nothing but regular files is ever opened. What
-//! the files mean is not known here, and nothing is written: the caller stores the objects that it gets.
+//! Symbolic links inside are recorded and never followed, and nothing but regular files is ever opened; only in a
+//! snapshot of the hub's cache a link into the repository's own blobs is that file. What the files mean is not
+//! known here, and nothing is written: the caller stores the objects that it gets.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::{self, File, Metadata};
-use std::io::{self, Read as _};
+use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use rustix::fs::OFlags;
 use walkdir::WalkDir;
 
 use crate::codec::Writer;
-use crate::id::{Digests, Fingerprint, Hasher, ObjectId, Sha256, object_id};
+use crate::id::{Digests, Fingerprint, ObjectId, Sha256, object_id};
 use crate::model::content::{self, Entry, Object, What, split};
+
+use super::cache::{Cache, Kept, Stamp};
+pub(crate) use super::hashing::open_regular;
+use super::hashing::{self, Located, Progress, special};
 
 /// Why a file or directory could not be observed.
 #[derive(Debug, thiserror::Error)]
@@ -80,13 +84,32 @@ pub struct Options {
     pub digests: Digests,
     /// Files and directories to leave out, by their paths relative to the root.
     pub ignore: BTreeSet<Vec<u8>>,
+    /// How files are read.
+    pub reading: Reading,
 }
 
 impl Options {
-    /// Observes everything.
+    /// Observes everything, and reads every file.
     pub const fn new(digests: Digests) -> Self {
-        Self { digests, ignore: BTreeSet::new() }
+        Self { digests, ignore: BTreeSet::new(), reading: Reading { is_mapped: false, cache: None } }
     }
+
+    /// Reads files in this way.
+    #[must_use]
+    pub fn reading(mut self, reading: &Reading) -> Self {
+        self.reading = reading.clone();
+        self
+    }
+}
+
+/// How files are read. By default each one is, through buffers.
+#[derive(Debug, Clone, Default)]
+pub struct Reading {
+    /// Map large files into memory, where BLAKE3 alone is made: faster, and the end of the process should one of
+    /// them become shorter meanwhile.
+    pub is_mapped: bool,
+    /// Take the digests of untouched files from here. Only for those who may be fooled by whoever sets the clock.
+    pub cache: Option<Kept>,
 }
 
 /// What the observed path itself is.
@@ -154,26 +177,17 @@ pub struct Subset {
 ///
 /// A root that is a symbolic link stands for what it points to. Directories named `.ledger` are skipped.
 pub fn observe(path: &Path, options: &Options, progress: &(dyn Fn(u64) + Sync)) -> Result<Tree, Error> {
-    let found = look(path, &options.ignore)?;
-    let files = found
-        .files
-        .par_iter()
-        .map_init(
-            || vec![0; BUFFER],
-            |buffer, relative| {
-                let at = found.locate(relative);
-                let (print, stat) = hash(&at, options.digests, buffer, progress)?;
-                Ok(Seen {
-                    path: relative.clone(),
-                    size: print.size,
-                    exec: is_exec(&stat),
-                    blake3: print.blake3,
-                    sha256: print.sha256,
-                    mtime_ns: mtime_ns(&stat),
-                })
-            },
-        )
-        .collect::<Result<Vec<Seen>, Error>>()?;
+    let mut found = look(path, &options.ignore)?;
+    let names = std::mem::take(&mut found.files);
+    let mut files: Vec<Seen> = names.into_iter().map(Seen::unread).collect();
+    match &options.reading.cache {
+        Some(kept) => read_changed(&found, &mut files, kept, options, progress)?,
+        None => {
+            let locate = |file: &Seen| found.locate(&file.path);
+            let keep = |file: &mut Seen, print, stat: &Metadata| file.read(print, stat);
+            hashing::read_all(&mut files, &locate, &keep, options, progress)?;
+        }
+    }
     let bytes = files.iter().map(|file| file.size).sum();
     let mut tree = Tree {
         root: Root::Dir,
@@ -207,6 +221,57 @@ pub fn observe(path: &Path, options: &Options, progress: &(dyn Fn(u64) + Sync)) 
     tree.id = whole.id;
     tree.nodes = whole.nodes;
     Ok(tree)
+}
+
+/// Reads those files of which the cache does not know the digests, and keeps all digests there.
+fn read_changed(
+    found: &Found,
+    files: &mut [Seen],
+    kept: &Kept,
+    options: &Options,
+    progress: Progress<'_>,
+) -> Result<(), Error> {
+    let cache = Cache::load(kept, &found.real, options.digests);
+    let look_up = |file: &mut Seen| {
+        let at = found.locate(&file.path);
+        let stat = fs::symlink_metadata(&at.real).map_err(|source| at.io("read", source))?;
+        let stamp = Stamp::of(&stat);
+        Ok(stat.is_file().then(|| cache.find(&stamp)).flatten().map(|print| {
+            file.read(print, &stat);
+            stamp
+        }))
+    };
+    let mut stamps: Vec<Option<Stamp>> = vec![None; files.len()];
+    files.par_iter_mut().zip(&mut stamps).try_for_each(|(file, stamp)| {
+        *stamp = look_up(file)?;
+        Ok(())
+    })?;
+    let hits = stamps.iter().flatten().count();
+    let mut changed: Vec<(&mut Seen, &mut Option<Stamp>)> =
+        files.iter_mut().zip(&mut stamps).filter(|(_, stamp)| stamp.is_none()).collect();
+    let locate = |place: &(&mut Seen, &mut Option<Stamp>)| found.locate(&place.0.path);
+    let keep = |place: &mut (&mut Seen, &mut Option<Stamp>), print, stat: &Metadata| {
+        place.0.read(print, stat);
+        *place.1 = Some(Stamp::of(stat));
+    };
+    hashing::read_all(&mut changed, &locate, &keep, options, progress)?;
+    cache.keep(files, &stamps, hits);
+    Ok(())
+}
+
+impl Seen {
+    /// A file of which only the name is known yet.
+    const fn unread(path: Vec<u8>) -> Self {
+        Self { path, size: 0, exec: false, blake3: ObjectId::from_bytes([0; 32]), sha256: None, mtime_ns: 0 }
+    }
+
+    fn read(&mut self, print: Fingerprint, stat: &Metadata) {
+        self.size = print.size;
+        self.exec = is_exec(stat);
+        self.blake3 = print.blake3;
+        self.sha256 = print.sha256;
+        self.mtime_ns = mtime_ns(stat);
+    }
 }
 
 impl Tree {
@@ -274,87 +339,6 @@ fn digest_stats<'a>(
     object_id(&writer.finish())
 }
 
-/// Opens a regular file for reading and returns what the system knows of it; anything else is refused unread.
-///
-/// A symbolic link is not followed, and a FIFO that has taken the file's place does not block.
-pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata), Error> {
-    open_at(&Located { real: path.to_owned(), shown: path.to_owned() })
-}
-
-/// A file under its real path, for the system, and under the path that the user gave, for messages.
-struct Located {
-    real: PathBuf,
-    shown: PathBuf,
-}
-
-impl Located {
-    fn io(&self, step: &'static str, source: io::Error) -> Error {
-        if source.kind() == io::ErrorKind::NotFound {
-            return self.changed("it was removed");
-        }
-        Error::Io { step, path: self.shown.clone(), source }
-    }
-
-    fn changed(&self, what: &'static str) -> Error {
-        Error::Changed { path: self.shown.clone(), what }
-    }
-}
-
-fn open_at(at: &Located) -> Result<(File, Metadata), Error> {
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(&at.real).map_err(|source| {
-        if source.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
-            return at.changed("it became a symbolic link");
-        }
-        at.io("open", source)
-    })?;
-    let stat = file.metadata().map_err(|source| at.io("read", source))?;
-    if !stat.is_file() {
-        return Err(Error::Special { path: at.shown.clone(), what: special(stat.file_type()) });
-    }
-    Ok((file, stat))
-}
-
-/// Large enough that a read costs nothing beside the hash, small enough for the core's own cache.
-const BUFFER: usize = 256 << 10;
-
-fn hash(
-    at: &Located,
-    digests: Digests,
-    buffer: &mut [u8],
-    progress: &(dyn Fn(u64) + Sync),
-) -> Result<(Fingerprint, Metadata), Error> {
-    let (mut file, before) = open_at(at)?;
-    let mut hasher = Hasher::new(digests);
-    let mut left = before.size();
-    loop {
-        let count = match file.read(buffer) {
-            Ok(0) => break,
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(source) => return Err(at.io("read", source)),
-        };
-        // A file that somebody appends to faster than it is read would otherwise never end.
-        left = left.checked_sub(count as u64).ok_or_else(|| at.changed("it grew"))?;
-        hasher.update(&buffer[..count]);
-        progress(count as u64);
-    }
-    if left > 0 {
-        return Err(at.changed("it became shorter"));
-    }
-    let stamp = |stat: &Metadata| (stat.dev(), stat.ino(), stat.size(), stat.mtime(), stat.mtime_nsec());
-    let after = file.metadata().map_err(|source| at.io("read", source))?;
-    if stamp(&after) != stamp(&before) {
-        return Err(at.changed("its size or time differs"));
-    }
-    // The open file stays the old one when another is renamed over its name.
-    let named = fs::symlink_metadata(&at.real).map_err(|source| at.io("read", source))?;
-    if stamp(&named) != stamp(&before) {
-        return Err(at.changed("another file took its place"));
-    }
-    Ok((hasher.finish(), before))
-}
-
 /// As git does, the owner's bit decides.
 fn is_exec(stat: &Metadata) -> bool {
     stat.mode() & 0o100 != 0
@@ -362,16 +346,6 @@ fn is_exec(stat: &Metadata) -> bool {
 
 fn mtime_ns(stat: &Metadata) -> i64 {
     stat.mtime().saturating_mul(1_000_000_000).saturating_add(stat.mtime_nsec())
-}
-
-fn special(kind: fs::FileType) -> &'static str {
-    match () {
-        () if kind.is_fifo() => "FIFO",
-        () if kind.is_socket() => "socket",
-        () if kind.is_block_device() => "block device",
-        () if kind.is_char_device() => "character device",
-        () => "special file",
-    }
 }
 
 /// The names under a path, each list by ascending path.
@@ -382,6 +356,8 @@ struct Found {
     files: Vec<Vec<u8>>,
     links: Vec<(Vec<u8>, Vec<u8>)>,
     dirs: Vec<Vec<u8>>,
+    /// Where files lie that are links in a snapshot of the hub's cache.
+    blobs: BTreeMap<Vec<u8>, PathBuf>,
 }
 
 impl Found {
@@ -389,8 +365,9 @@ impl Found {
         if self.is_file {
             return Located { real: self.real.clone(), shown: self.shown.clone() };
         }
+        let blob = self.blobs.get(relative).cloned();
         let relative = OsStr::from_bytes(relative);
-        Located { real: self.real.join(relative), shown: self.shown.join(relative) }
+        Located { real: blob.unwrap_or_else(|| self.real.join(relative)), shown: self.shown.join(relative) }
     }
 }
 
@@ -409,6 +386,7 @@ fn look(path: &Path, ignore: &BTreeSet<Vec<u8>>) -> Result<Found, Error> {
         files: Vec::new(),
         links: Vec::new(),
         dirs: Vec::new(),
+        blobs: BTreeMap::new(),
     };
     if found.is_file {
         let name = path.file_name().or_else(|| found.real.file_name()).unwrap_or_default();
@@ -426,6 +404,7 @@ fn look(path: &Path, ignore: &BTreeSet<Vec<u8>>) -> Result<Found, Error> {
         entry.depth() == 0 || !(is_ledger || is_ignored)
     });
     let (mut files, mut links, mut dirs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut blobs = BTreeMap::new();
     for entry in walk {
         let entry = entry.map_err(|error| {
             let at = error
@@ -444,13 +423,18 @@ fn look(path: &Path, ignore: &BTreeSet<Vec<u8>>) -> Result<Found, Error> {
                 return Err(Error::Special { path: shown, what: special(kind) });
             }
             let target = fs::read_link(entry.path()).map_err(|source| io("read", &shown, source))?;
-            links.push((relative, target.as_os_str().as_bytes().to_vec()));
+            if let Some(blob) = super::hub::blob_behind(&found.real, entry.path(), &target) {
+                blobs.insert(relative.clone(), blob);
+                files.push(relative);
+            } else {
+                links.push((relative, target.as_os_str().as_bytes().to_vec()));
+            }
         }
     }
     files.sort_unstable();
     links.sort_unstable();
     dirs.sort_unstable();
-    Ok(Found { files, links, dirs, ..found })
+    Ok(Found { files, links, dirs, blobs, ..found })
 }
 
 /// Builds the tree over files that were listed elsewhere, by their paths.
@@ -498,6 +482,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     use super::*;
+    use crate::capture::hashing::BUFFER;
     use crate::id::sha256;
     use crate::model::content::{list, unescape};
 

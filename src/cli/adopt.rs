@@ -76,11 +76,11 @@ fn not_the_newest(error: ledger::Error, root: &Path) -> Failure {
             "this copy ends at statement {here}, and you have seen {known}: written to, it would be a fork"
         ))
         .fact("the statements between were signed, and others may have seen them too")
-        .hint("restore a newer backup, or write where the newer log is"),
+        .hint("restore a newer backup, or go on as a ledger of its own: ledger init --fork"),
         ledger::Error::Fork { size, .. } => refused(format!(
             "this copy and the log that you have seen differ below statement {size}: one of them is a fork"
         ))
-        .hint("ask an owner which log is the right one: ledger head"),
+        .hint("ask an owner which log is the right one, or go on as a ledger of its own: ledger init --fork"),
         ledger::Error::CutOff { size, whole, source } => refused(format!(
             "this copy is cut off: its head covers {size} statements, and only the first {whole} are here"
         ))

@@ -346,7 +346,7 @@ impl Visit<'_> {
 
     /// Compares the clock with what the last authors wrote: time runs forward.
     fn clock(&mut self, ledger: &Ledger) {
-        let from = ledger.head().head().size.saturating_sub(RECENT);
+        let from = ledger.places().saturating_sub(RECENT);
         let mut latest = 0;
         let read = ledger.list::<ledger::Error>(from, &mut |listed| {
             latest = listed.claims.iter().map(|claim| claim.time).fold(latest, u64::max);

@@ -12,10 +12,12 @@ use super::settings::Context;
 use super::ui::{self, Answer};
 
 /// List the log's statements in order
+///
+/// In a ledger that goes on from another one, those of the other one's log come first and count from 0.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "  ledger entries | tail\n  ledger entries --from 120 --jsonl   every claim in full")]
 pub(super) struct Args {
-    /// Begin at this index
+    /// Begin at this one
     #[arg(long, value_name = "N", default_value_t = 0)]
     from: u64,
 }
@@ -29,6 +31,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     })?;
     answer.end_list(&context.ui, "entries");
     answer.set("size", ledger.head().head().size);
+    answer.set("before", ledger.state().base());
     Ok(answer)
 }
 

@@ -10,6 +10,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::acts;
+use crate::capture::dataset::Pointer;
 use crate::capture::{code, config, environment, results, safetensors, walk, weights};
 use crate::contract;
 use crate::ledger::ResolveError;
@@ -17,7 +18,7 @@ use crate::log::{files, key, note, sealed, statement};
 use crate::state::Reason;
 use crate::{backup, codec, durable, fsck, id, ledger, model, store, verify};
 
-use super::settings::quoted;
+use super::settings::{quoted, shell};
 use super::ui::{Exit, size};
 
 /// A command's failure, as people read it.
@@ -121,6 +122,11 @@ impl Failure {
 type Class = (&'static str, Exit, Option<&'static str>);
 
 const DAMAGED: Class = ("damaged", Exit::Damaged, Some("ledger fsck"));
+const PARENT: Class = (
+    "damaged",
+    Exit::Damaged,
+    Some("copy `.ledger/parents` back from a backup, and look again: ledger fsck"),
+);
 const BUG: Class = ("bug", Exit::Bug, None);
 const BAD_DATA: Class =
     ("bad-data", Exit::Usage, Some("name what can be read, and look first: ledger freeze --dry-run"));
@@ -156,6 +162,14 @@ fn of_ledger(error: &ledger::Error) -> Class {
         }
         Error::Fork { .. } => {
             ("fork", Exit::Damaged, Some("ask an owner which log is the right one: ledger head"))
+        }
+        Error::Parent { source, .. } => match of_ledger(source) {
+            class @ (_, Exit::Busy, _) => class,
+            _ => PARENT,
+        },
+        Error::HalfForked { .. } => ("half-forked", Exit::Refused, Some("finish it: ledger init --fork")),
+        Error::Replaced { .. } => {
+            ("replaced", Exit::Refused, Some("give the command again, in the ledger that stands here now"))
         }
         Error::Files(error) => of_files(error),
         Error::Store(error) => of_store(error),
@@ -278,13 +292,26 @@ fn of_acts(error: &acts::Error) -> Class {
         Error::Config(_) | Error::Lock(_) | Error::UnknownFormat { .. } => BAD_CONFIG,
         Error::Walk(error) => of_walk(error),
         Error::Weights(error) => of_weights(error),
-        Error::Code(_) | Error::Results { .. } => BAD_DATA,
+        Error::Code(_) => BAD_DATA,
+        Error::Results { source, .. } | Error::Joined(source) => of_results(source),
+        Error::ClaimsOnly { .. } => (
+            "claims-only",
+            Exit::Refused,
+            Some("claims are imported from a file of their own: ledger record eval README.md --subject DIR"),
+        ),
         Error::Read { source, .. }
             if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput) =>
         {
             BAD_DATA
         }
         Error::Read { .. } => BUSY_READING,
+        Error::Unresolved { .. } | Error::Multirun { .. } => BAD_CONFIG,
+        Error::Pointer { .. } => ("pointer", Exit::Refused, None),
+        Error::Secret { .. } => (
+            "secret",
+            Exit::Refused,
+            Some("take it out, read it from the environment instead, and replace it if anybody saw it"),
+        ),
         Error::DirtyTree { .. } => ("dirty-tree", Exit::Refused, None),
         Error::Drift { .. } => ("frozen-drift", Exit::Refused, None),
         Error::NotAvailable { .. } => {
@@ -295,7 +322,7 @@ fn of_acts(error: &acts::Error) -> Class {
         Error::EndedOtherwise { .. } => ENDED,
         Error::NameHeld { .. } => ("name-held", Exit::Refused, Some("choose another name: --name NAME")),
         Error::Incomplete { .. } => ("incomplete-checkpoint", Exit::Unknown, None),
-        Error::NotFetched { .. } => ("not-fetched", Exit::Refused, None),
+        Error::NotFetched { .. } => ("pointer", Exit::Refused, None),
         Error::WhichRun { .. } => ("which-run", Exit::Usage, None),
         Error::SubjectChanged { .. } => ("subject-changed", Exit::Refused, None),
     }
@@ -388,6 +415,30 @@ impl From<acts::Error> for Failure {
                     "restore what differs, or make a new run: ledger freeze --from {short} [-- CMD...]"
                 ));
             }
+            acts::Error::Unresolved { what, job } => {
+                if let config::Problem::Unresolved(found) = &what.problem {
+                    let wide = found.iter().take(SHOWN).map(|value| value.path.len()).max().unwrap_or(0);
+                    let lines = found.iter().take(SHOWN);
+                    failure.facts.extend(lines.map(|value| format!("{:<wide$}  {}", value.path, value.text)));
+                    failure
+                        .facts
+                        .extend((found.len() > SHOWN).then(|| format!("and {} more", found.len() - SHOWN)));
+                }
+                failure = failure.hint(resolving(job.as_ref()));
+            }
+            acts::Error::Multirun { jobs, .. } => {
+                failure.facts.extend(jobs.iter().take(SHOWN).map(|job| job.display().to_string()));
+                failure
+                    .facts
+                    .extend((jobs.len() > SHOWN).then(|| format!("and {} more", jobs.len() - SHOWN)));
+                let first = jobs.first().map_or("JOB".to_owned(), |job| quoted(job));
+                failure = failure.hint(format!("freeze one run for each job: ledger freeze -c {first}"));
+            }
+            acts::Error::Pointer { pointers } => {
+                failure.facts.extend(pointers.iter().take(SHOWN).map(pointer_fact));
+                failure.hint = pointers.first().map(fetching);
+            }
+            acts::Error::Secret { found, .. } => failure.facts.extend(found.iter().cloned()),
             acts::Error::Read { path, .. } => {
                 failure = failure.hint(format!("ls -l {}", super::settings::quoted(path)));
             }
@@ -398,12 +449,9 @@ impl From<acts::Error> for Failure {
                 failure = failure.hint(format!("ledger show {}", run.short()));
             }
             acts::Error::NoAttempt { run } => failure = failure.hint(format!("ledger start {}", run.short())),
-            acts::Error::Incomplete { path, problems } => {
+            acts::Error::Incomplete { problems, .. } => {
                 failure.facts.extend(problems.iter().cloned());
-                let quoted = super::settings::quoted(path);
-                failure = failure.hint(format!(
-                    "wait until it is written, or write it again; as it is: ledger record checkpoint {quoted} --incomplete"
-                ));
+                failure = failure.hint("wait until it is written, or write it again");
             }
             acts::Error::NotFetched { problems, fetch, .. } => {
                 failure.facts.extend(problems.iter().cloned());
@@ -427,6 +475,39 @@ impl From<acts::Error> for Failure {
     }
 }
 
+/// How many of several findings are shown.
+const SHOWN: usize = 8;
+
+/// Says how to get a config whose values are all final.
+fn resolving(job: Option<&config::hydra::Job>) -> String {
+    let Some(job) = job else {
+        return "resolve it first: OmegaConf.save(cfg, 'resolved.yaml', resolve=True); or fill values in with --set K=V"
+            .to_owned();
+    };
+    let app = job.app.as_deref().map_or("APP.py".to_owned(), |app| format!("{app}.py"));
+    let words = ["python", &app].into_iter().chain(job.overrides.iter().map(String::as_str));
+    let command = shell(words.chain(["--cfg", "job", "--resolve"]));
+    format!("let Hydra resolve it, then freeze with -c resolved.yaml: {command} > resolved.yaml")
+}
+
+fn pointer_fact(pointer: &Pointer) -> String {
+    match pointer {
+        Pointer::Lfs { path, oid, size } => format!("{}  sha256:{oid}, {size} bytes", path.display()),
+        Pointer::Dvc { path, out, .. } => format!("{}  stands for {}", path.display(), out.display()),
+        Pointer::Annex { path } => path.display().to_string(),
+    }
+}
+
+/// Says how to get what a pointer stands for.
+fn fetching(pointer: &Pointer) -> String {
+    match pointer {
+        Pointer::Lfs { path, .. } => format!("fetch it: git lfs pull --include {}", quoted(path)),
+        Pointer::Dvc { out, is_there: true, .. } => format!("name the data itself: {}", quoted(out)),
+        Pointer::Dvc { path, .. } => format!("fetch it: dvc pull {}", quoted(path)),
+        Pointer::Annex { path } => format!("fetch it: git annex get {}", quoted(path)),
+    }
+}
+
 impl From<contract::Error> for Failure {
     fn from(error: contract::Error) -> Self {
         use contract::Error;
@@ -442,6 +523,38 @@ impl From<contract::Error> for Failure {
             _ => {}
         }
         failure.hint("ledger ls -h")
+    }
+}
+
+fn of_results(error: &results::Error) -> Class {
+    use results::Error;
+    match error {
+        Error::NoResults { .. } => (
+            "no-results",
+            Exit::Unknown,
+            Some("an evaluation that failed found nothing: run it again, and record that"),
+        ),
+        Error::Conflict { .. } => {
+            ("bad-data", Exit::Usage, Some("record them one at a time, or name the file that is meant"))
+        }
+        Error::TooLarge { .. } | Error::TooMany { .. } => (
+            "bad-data",
+            Exit::Usage,
+            Some("leave out what is no result, as samples; for Inspect: inspect log dump --header-only FILE"),
+        ),
+        Error::NoneInFolder { .. } => (
+            "bad-data",
+            Exit::Usage,
+            Some("name the files themselves: ledger record eval FILE --subject DIR"),
+        ),
+        Error::NoSuchPath { .. } | Error::NotANumber { .. } | Error::TwoRows { .. } => (
+            "bad-data",
+            Exit::Usage,
+            Some(
+                "name the place of a number: --metric accuracy=results.acc; in a table --metric accuracy=ROW.COLUMN",
+            ),
+        ),
+        _ => ("bad-data", Exit::Usage, Some("look at what the harness wrote, or name another file")),
     }
 }
 
@@ -485,7 +598,7 @@ classed! {
     safetensors::Error => of_safetensors;
     config::Error => |_| BAD_CONFIG;
     environment::LockError => |_| BAD_CONFIG;
-    results::Error => |_| BAD_DATA;
+    results::Error => of_results;
     code::Error => |_| BAD_DATA;
 }
 

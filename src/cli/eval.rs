@@ -15,7 +15,8 @@ use super::attempt::parse;
 use super::child;
 use super::error::Failure;
 use super::gaps;
-use super::record::{matching, metrics, observe_subject, sums, tell};
+use super::record::{matching, tell};
+use super::record_eval::{metrics, observe_subject, sums};
 use super::settings::{Context, Mode};
 use super::ui::{Answer, Exit};
 
@@ -32,7 +33,7 @@ pub(super) struct Args {
     /// Name of the benchmark, or a file that defines it; default is what the results say
     #[arg(long, value_name = "NAME|FILE")]
     benchmark: Option<String>,
-    /// Result files that the command writes
+    /// Result files that the command writes, or a directory of them
     #[arg(long, value_name = "GLOB", required = true)]
     results: Vec<String>,
     /// Take a metric from a place in the results, as `accuracy=results.acc`
@@ -58,7 +59,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
         }
         Err(failure) => return Err(failure),
     };
-    let earlier = stamps(&matching(&args.results, context)?);
+    let earlier = stamps(&written(args, context)?);
     let done = child::supervise(&args.command, &[])?;
     if let Some(reason) = &done.ended.reason {
         context.ui.warn(reason);
@@ -106,6 +107,21 @@ fn subject_path(text: &str, ledger: &Ledger, context: &Context) -> Result<PathBu
     })
 }
 
+/// Returns the files that the patterns name; a directory stands for the results in it.
+fn written(args: &Args, context: &Context) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::new();
+    for path in matching(&args.results, context)? {
+        // Before the command has run, a directory may have none.
+        let is_dir = path.is_dir();
+        match acts::result_files(&[path]) {
+            Ok(found) => files.extend(found),
+            Err(_) if is_dir => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(files)
+}
+
 /// Says of each file when it last changed, so that only what the command wrote is taken for its results.
 fn stamps(paths: &[PathBuf]) -> BTreeMap<PathBuf, (i64, i64, u64)> {
     let stamp = |path: &PathBuf| {
@@ -129,7 +145,7 @@ fn finish(
         let (before, after) = (before.subset.id, after.subset.id);
         return Err(acts::Error::SubjectChanged { before, after }.into());
     }
-    let now = stamps(&matching(&args.results, context)?);
+    let now = stamps(&written(args, context)?);
     let written: Vec<PathBuf> = now
         .into_iter()
         .filter(|(path, stamp)| earlier.get(path) != Some(stamp))
@@ -155,6 +171,9 @@ fn finish(
         start: context.filled("LEDGER_ATTEMPT").and_then(parse),
         binding: Binding::Observed,
         sums: sums(&after),
+        path: Some(path),
+        by_training: false,
+        takes_claims: false,
     };
     if request.of.is_none() {
         context

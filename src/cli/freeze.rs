@@ -66,6 +66,8 @@ pub(super) struct Flags {
     /// Run that this one is derived from
     #[arg(long, value_name = "RUN", hide_short_help = true)]
     from: Option<String>,
+    #[command(flatten)]
+    reading: super::reading::Reads,
 }
 
 /// Fix what a run is made of, and plan it
@@ -251,6 +253,7 @@ pub(super) fn request(
         allow_dirty: flags.allow_dirty,
         machine: machine(context),
         compare_only: false,
+        reading: context.reading(flags.reading),
         root,
         anchor,
     })

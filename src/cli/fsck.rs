@@ -19,7 +19,8 @@ pub(super) struct Args {
     /// Throw away the folded state and the index in the cache and make them again
     #[arg(long)]
     reindex: bool,
-    /// Finish commits that were left half done, and set aside a file that is in their way
+    /// Finish commits that were left half done, set aside a file that is in their way, and write anew what is sound
+    /// in a damaged pack
     #[arg(long)]
     repair: bool,
 }
@@ -31,9 +32,19 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     }
     if args.repair {
         // Only what a signed commit says is written, so no key is needed and nothing can be invented.
-        if let Some(size) = Ledger::open(&root, context.home())?.repair()? {
+        let mut ledger = Ledger::open(&root, context.home())?;
+        if let Some(size) = ledger.repair()? {
             context.ui.warn(format!(
                 "a file that extended size {size} was no commit of this log; it lies in `log/refused/heads` now"
+            ));
+        }
+        for mended in ledger.store().mend_packs()? {
+            let lost = mended.lost.len();
+            context.ui.warn(format!(
+                "pack {} was damaged and lies in `damaged/` now; {} kept, {} lost",
+                mended.pack,
+                count(mended.kept as u64, "object"),
+                count(lost as u64, "object"),
             ));
         }
         return check(&root, None, context);

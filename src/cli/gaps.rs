@@ -3,7 +3,7 @@
 //! In mode `warn` a failure is one line in `gaps.jsonl` in the run's directory; the next success for that run
 //! states the lines as notes, so the ledger itself tells where it knows nothing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -59,6 +59,11 @@ pub(super) fn record(context: &Context, what: &str, failure: &Failure) {
         context.ui.warn("the gap itself is not kept: `LEDGER_RUN_DIR` is not set");
         return;
     };
+    // A run's directory that is gone, perhaps with the whole ledger, is not made again in its place.
+    if !path.parent().is_some_and(Path::is_dir) {
+        context.ui.warn("the gap itself is not kept: the run's directory is gone");
+        return;
+    }
     let mut text = outside::read(&path, MAX_GAPS).ok().flatten().unwrap_or_default();
     text.extend(line.to_string().into_bytes());
     text.push(b'\n');

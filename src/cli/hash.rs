@@ -29,6 +29,8 @@ pub(super) struct Args {
     /// Digest the tensors of safetensors files, whatever files hold them
     #[arg(long, conflicts_with = "digests")]
     tensors: bool,
+    #[command(flatten)]
+    reading: super::reading::Reads,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -42,7 +44,8 @@ enum Which {
 pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     let digests = if args.digests == Which::All { Digests::All } else { Digests::Blake3 };
     let progress = context.ui.progress("hashed", None);
-    let tree = walk::observe(&args.path, &Options::new(digests), &|bytes| progress.add(bytes))?;
+    let options = Options::new(digests).reading(&context.reading(args.reading));
+    let tree = walk::observe(&args.path, &options, &|bytes| progress.add(bytes))?;
     drop(progress);
     let shown = args.path.display().to_string();
     let mut answer = Answer::new("ledger.hash/1");
@@ -67,6 +70,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     if let Some((sums, _)) = tree.sums {
         answer.set("sums", sums.to_hex());
         answer.line(format!("sums:{sums}  {shown}"));
+    }
+    if !context.ui.is_json() {
+        return Ok(answer);
     }
     let files = tree.files.iter().map(|file| {
         json!({

@@ -10,6 +10,7 @@ use crate::ledger::{self, Founder, Ledger, Rescue};
 use crate::log::key_file::KeyFile;
 
 use super::error::Failure;
+use super::fork;
 use super::settings::{Context, PROJECT_FILE, disk, quoted, toml_text};
 use super::ui::{Answer, Exit};
 
@@ -17,9 +18,15 @@ use super::ui::{Answer, Exit};
 ///
 /// Writes DIR/.ledger, pins the new ledger in your trust file, and leaves a commented ledger.toml that
 /// names what was found in DIR. Prints the ledger's id.
+///
+/// With --fork, the ledger that is there becomes another one that goes on from its last head: with a new
+/// id, all that was stated, and the keys and roles as they were. The old log is kept and not written to.
+/// It is for a copy whose original lives on, or whose newer statements are lost. Only an owner, or the
+/// recovery key, makes one; nobody who trusts the old ledger trusts the new one for that.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "  ledger init                     in the project's directory\n  \
-                         ledger init --shared /srv/exp   for all users of a group")]
+                         ledger init --shared /srv/exp   for all users of a group\n  \
+                         ledger init --fork              go on from a copy, as a ledger of its own")]
 pub(super) struct Args {
     /// Where the project lies
     #[arg(value_name = "DIR", default_value = ".")]
@@ -33,11 +40,17 @@ pub(super) struct Args {
     /// The name that people see beside your new key
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// Go on from the ledger that is there, under a new id
+    #[arg(long, conflicts_with_all = ["shared", "recovery", "name"])]
+    fork: bool,
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     let ui = &context.ui;
     let dir = context.path(&args.dir);
+    if args.fork {
+        return fork::run(&dir, context);
+    }
     let root = dir.join(ledger::DIR);
     if !dir.is_dir() {
         return Err(Failure::new(
@@ -156,7 +169,7 @@ fn recovery_key(file: &Path, owner: &KeyFile, context: &Context) -> Result<KeyFi
     }
 }
 
-fn study_name(dir: &Path) -> Option<String> {
+pub(super) fn study_name(dir: &Path) -> Option<String> {
     let real = dir.canonicalize().ok()?;
     Some(real.file_name()?.to_str()?.to_owned())
 }

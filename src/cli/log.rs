@@ -49,7 +49,7 @@ fn list(args: &Args, context: &Context, ledger: &Ledger) -> Result<Answer, Failu
     let mut answer = Answer::new("ledger.log/1");
     let mut names: BTreeMap<KeyId, String> = BTreeMap::new();
     let mut left = args.limit.unwrap_or(usize::MAX);
-    let size = ledger.head().head().size;
+    let size = ledger.places();
     // A bundle at a time from the end, so that the newest few are had without reading the rest.
     'log: for block in (0..size.div_ceil(BLOCK)).rev() {
         for listed in read(ledger, block)?.into_iter().rev() {

@@ -44,13 +44,20 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     let ledger = context.open()?;
-    let under = ledger.head_of(args.at)?;
-    let head = under.head.head();
     let mut answer = Answer::new("ledger.prove/1");
-    let proven = match (&args.id, args.since) {
-        (Some(text), _) => statement(text, &under, args, &ledger, context, &mut answer)?,
-        (None, since) => continuation(since.unwrap_or(0), &under, args, &ledger, context, &mut answer)?,
+    let (proven, under) = match (&args.id, args.since) {
+        (Some(text), _) => {
+            let place = find(text, &ledger, context)?;
+            let under = ledger.head_over(place, args.at)?;
+            (statement(place, &under, args, &ledger, context, &mut answer)?, under)
+        }
+        (None, since) => {
+            let under = ledger.head_of(args.at)?;
+            (continuation(since.unwrap_or(0), &under, args, &ledger, context, &mut answer)?, under)
+        }
     };
+    let head = under.head.head();
+    answer.set("origin", head.origin.clone());
     answer.set("size", head.size);
     answer.set("root", head.root.to_hex());
     let (bytes, is_text) = match &proven {
@@ -82,23 +89,29 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
 }
 
 fn statement(
-    text: &str,
+    place: u64,
     under: &Under,
     args: &Args,
     ledger: &Ledger,
     context: &Context,
     answer: &mut Answer,
 ) -> Result<Proven, Failure> {
-    let (index, size) = (find(text, ledger, context)?, under.head.head().size);
+    let (segment, index) = ledger.segment(place);
+    let size = under.head.head().size;
     if index >= size {
         let message = format!("statement {index} came after the head of {size} statements");
         return Err(Failure::new("no-head", Exit::Unknown, message)
             .hint("prove it under the newest head: leave out --at"));
     }
-    let bytes = ledger.statement_bytes(index)?;
+    let bytes = ledger.statement_bytes(place)?;
     let id = crate::id::statement_id(&bytes);
-    let proven = ledger.prove_statement(index, under, args.receipt)?;
-    context.ui.talk(format!("statement {index} of {size}  {id}"));
+    let proven = ledger.prove_statement(place, under, args.receipt)?;
+    if segment.ledger == ledger.id() {
+        context.ui.talk(format!("statement {index} of {size}  {id}"));
+    } else {
+        let of = &segment.ledger.to_hex()[..8];
+        context.ui.talk(format!("statement {index} of {size}  {id}  in the log of ledger {of}"));
+    }
     // A place in the log is all that is proven; whoever gets the file should not take it for more.
     match ledger.state().statement(id).map(|(_, standing)| standing) {
         Some(Standing::Accepted) => {}
@@ -112,6 +125,7 @@ fn statement(
     if let Some(path) = &args.statement {
         save(&context.path(path), &bytes)?;
     }
+    answer.set("place", place);
     answer.set("index", index);
     answer.set("statement", id.to_hex());
     answer.set("statement_base64", base64(&bytes));
@@ -142,10 +156,10 @@ fn continuation(
     Ok(proven)
 }
 
-/// Finds the statement that is meant: by its index or id, or as the first that stated an object.
+/// Finds the place of the statement that is meant: by itself, by the statement's id, or as the first that stated an object.
 fn find(text: &str, ledger: &Ledger, context: &Context) -> Result<u64, Failure> {
-    // Digits are an index as far as the log goes, and beyond it the beginning of an id.
-    let size = ledger.head().head().size;
+    // Digits are a place as far as the log goes, and beyond it the beginning of an id.
+    let size = ledger.places();
     if let Some(index) = text.parse().ok().filter(|index| *index < size && !text.starts_with('+')) {
         return Ok(index);
     }

@@ -2,20 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand};
 
-use crate::acts::{self, CheckpointRequest, EvalRequest, NamedContent, Recorded, Subject, Whose};
-use crate::id::Digests;
+use crate::acts::{self, CheckpointRequest, NamedContent, Recorded, Subject, Whose};
 use crate::ledger::{Ledger, Wanted};
-use crate::model::{Binding, Checkpoint, Kind, TypedId, content};
+use crate::model::{Kind, TypedId};
 
 use super::attempt::{is_higher_rank, parse};
 use super::error::Failure;
 use super::freeze::{parse_name, run_of};
 use super::gaps;
-use super::settings::Context;
-use super::ui::{Answer, Exit};
+use super::reading;
+use super::record_eval;
+use super::settings::{Context, quoted};
+use super::settle;
+use super::ui::Answer;
+
+pub(super) use super::record_eval::results_of;
 
 /// Record what came out of a run, or what goes into the next
 #[derive(Debug, ClapArgs)]
@@ -30,7 +35,7 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     Checkpoint(CheckpointArgs),
-    Eval(EvalArgs),
+    Eval(record_eval::Args),
     /// Record a dataset: a file or directory under a name
     #[command(
         before_help = "  ledger record dataset data/ --name train\n  ledger record dataset clean.csv --name train --from data:raw"
@@ -47,7 +52,7 @@ enum What {
 /// Record a checkpoint: weights on disk, by their digests
 #[derive(Debug, ClapArgs)]
 #[command(
-    before_help = "  ledger record checkpoint out/step-300\n  ledger record checkpoint out/final --run base --name final"
+    before_help = "  ledger record checkpoint out/step-300\n  ledger record checkpoint out/final --run base --settle 600"
 )]
 struct CheckpointArgs {
     /// Directory of the checkpoint, or a single file
@@ -68,29 +73,14 @@ struct CheckpointArgs {
     /// Copy the bytes into the ledger
     #[arg(long)]
     store: bool,
+    /// Wait for at most this long until it is whole and nothing in it changes any more
+    #[arg(long, value_name = "SECS")]
+    settle: Option<u64>,
     /// Record it although something is missing, and say so in the record
-    #[arg(long)]
+    #[arg(long, conflicts_with = "settle")]
     incomplete: bool,
-}
-
-/// Record the results of an evaluation that ran elsewhere
-#[derive(Debug, ClapArgs)]
-#[command(
-    before_help = "  ledger record eval results.json --subject out/step-300\n  ledger record eval r.json --subject ck:7f3a19 --benchmark digits"
-)]
-struct EvalArgs {
-    /// Result files
-    #[arg(value_name = "FILE", required = true)]
-    files: Vec<PathBuf>,
-    /// What was evaluated: a directory of weights or a checkpoint's id
-    #[arg(long, value_name = "DIR|CK")]
-    subject: Option<String>,
-    /// Name of the benchmark, or a file that defines it
-    #[arg(long, value_name = "NAME|FILE")]
-    benchmark: Option<String>,
-    /// Take a metric from a place in the results, as `accuracy=results.acc`
-    #[arg(long, value_name = "NAME=PATH")]
-    metric: Vec<String>,
+    #[command(flatten)]
+    reading: reading::Reads,
 }
 
 /// Record a file or directory under a name
@@ -117,6 +107,8 @@ struct ContentArgs {
     /// Copy the bytes into the ledger
     #[arg(long)]
     store: bool,
+    #[command(flatten)]
+    reading: reading::Reads,
 }
 
 /// Record a remark about anything in the ledger
@@ -143,7 +135,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
         let mut ledger = context.open()?;
         let recorded = match &args.what {
             What::Checkpoint(args) => checkpoint(args, &mut ledger, context)?,
-            What::Eval(args) => eval(args, &mut ledger, context)?,
+            What::Eval(args) => record_eval::run(args, &mut ledger, context)?,
             What::Dataset(args) => named(Kind::Dataset, args, &mut ledger, context)?,
             What::Model(args) => named(Kind::Model, args, &mut ledger, context)?,
             What::Note(args) => note(args, &mut ledger, context)?,
@@ -205,9 +197,26 @@ fn checkpoint(args: &CheckpointArgs, ledger: &mut Ledger, context: &Context) -> 
         parent,
         store: args.store,
         name: name.clone(),
-        incomplete: args.incomplete,
+        reading: context.reading(args.reading),
     };
-    let recorded = record_checkpoint(ledger, &request, context)?;
+    let limit = Duration::from_secs(args.settle.unwrap_or_default());
+    let progress = context.ui.progress("hashed", None);
+    let add = |bytes| progress.add(bytes);
+    let subject = match args.settle {
+        Some(_) => settle::wait(&path, limit, &context.ui, &|| {
+            acts::observe_checkpoint(&path, &request.reading, &add)
+        })?,
+        None if args.incomplete => acts::observe_as_it_is(&path, &request.reading, &add)?,
+        None => acts::observe_checkpoint(&path, &request.reading, &add)
+            .map_err(|error| wait_for_it(error, &args.path))?,
+    };
+    drop(progress);
+    // While we waited the clock moved on, and so may the log have.
+    let later = &context.later();
+    if args.settle.is_some() {
+        *ledger = later.open()?;
+    }
+    let recorded = record_observed(ledger, &request, &subject, later)?;
     if let Some(name) = &name {
         is_granted(ledger, Kind::Checkpoint, name, recorded.id)?;
     }
@@ -225,121 +234,31 @@ fn is_granted(ledger: &Ledger, kind: Kind, name: &crate::model::Name, id: TypedI
     }
 }
 
-fn record_checkpoint(
+/// Names the flag that waits, where what was read is not whole or was being written.
+fn wait_for_it(error: acts::Error, path: &Path) -> Failure {
+    let may_pass = settle::may_pass(&error) && path.exists();
+    let is_incomplete = matches!(error, acts::Error::Incomplete { .. });
+    let mut failure = Failure::from(error);
+    if is_incomplete {
+        failure = failure.fact("`--incomplete` records it as it is");
+    }
+    if may_pass {
+        failure.hint(format!("ledger record checkpoint {} --settle 60", quoted(path)))
+    } else {
+        failure
+    }
+}
+
+/// Records a checkpoint that was read before.
+pub(super) fn record_observed(
     ledger: &mut Ledger,
     request: &CheckpointRequest<'_>,
+    subject: &Subject,
     context: &Context,
 ) -> Result<Recorded, Failure> {
     let key = context.key_file()?;
     let mut entropy = context.entropy()?;
-    let progress = context.ui.progress("hashed", None);
-    let add = |bytes| progress.add(bytes);
-    Ok(acts::record_checkpoint(ledger, request, &context.signer(&key), &add, &mut entropy)?)
-}
-
-/// Records a checkpoint of an attempt that has just ended, or of one before it in the same run.
-pub(super) fn checkpoint_of_attempt(
-    ledger: &mut Ledger,
-    path: &Path,
-    start: TypedId,
-    context: &Context,
-) -> Result<TypedId, Failure> {
-    let whose = Whose::AttemptOrEarlier(start);
-    let request = CheckpointRequest {
-        path,
-        whose,
-        step: None,
-        parent: None,
-        store: false,
-        name: None,
-        incomplete: false,
-    };
-    let recorded = record_checkpoint(ledger, &request, context)?;
-    Ok(tell(&recorded, context))
-}
-
-/// Reads a directory of weights, with progress.
-pub(super) fn observe_subject(path: &Path, context: &Context) -> Result<Subject, Failure> {
-    let progress = context.ui.progress("hashed", None);
-    Ok(acts::observe_subject(path, Digests::All, &|bytes| progress.add(bytes))?)
-}
-
-/// Returns the SHA-256 digests of a subject's files, which results may name.
-pub(super) fn sums(subject: &Subject) -> BTreeSet<String> {
-    subject.tree.files.iter().filter_map(|file| file.sha256).map(|sum| sum.to_hex()).collect()
-}
-
-fn eval(args: &EvalArgs, ledger: &mut Ledger, context: &Context) -> Result<Recorded, Failure> {
-    let Some(text) = &args.subject else {
-        let first = args.files.first().map(|file| file.display().to_string()).unwrap_or_default();
-        return Err(Failure::new(
-            "unbound-eval",
-            Exit::Unknown,
-            format!("`{first}` does not say which weights it measured"),
-        )
-        .hint(format!("ledger record eval {first} --subject DIR")));
-    };
-    let files: Vec<PathBuf> = args.files.iter().map(|file| context.path(file)).collect();
-    let path = context.path(Path::new(text));
-    let (subject, nodes, of, sums) = if path.exists() {
-        let seen = observe_subject(&path, context)?;
-        let of = acts::checkpoint_of(ledger, seen.subset.id)?;
-        let sums = sums(&seen);
-        (TypedId::new(Kind::Tree, seen.subset.id), seen.subset.nodes, of, sums)
-    } else {
-        let id = ledger.resolve(text, Wanted::Kind(Kind::Checkpoint), None)?;
-        let record: Checkpoint = ledger.record(id.id)?;
-        (record.weights, Vec::new(), Some(id), BTreeSet::new())
-    };
-    let request = EvalRequest {
-        subject,
-        nodes,
-        of,
-        benchmark: args.benchmark.clone(),
-        results: &files,
-        metrics: &metrics(&args.metric)?,
-        start: context.filled("LEDGER_ATTEMPT").and_then(parse),
-        binding: Binding::Asserted,
-        sums,
-    };
-    let key = context.key_file()?;
-    Ok(acts::record_eval(ledger, request, &context.signer(&key))?)
-}
-
-/// Parses `NAME=PATH` pairs.
-pub(super) fn metrics(flags: &[String]) -> Result<Vec<(String, String)>, Failure> {
-    let pair = |flag: &String| match flag.split_once('=') {
-        Some((name, path)) if !name.is_empty() => Ok((name.to_owned(), path.to_owned())),
-        _ => Err(Failure::usage(format!("`{flag}` is not NAME=PATH")).hint("--metric accuracy=results.acc")),
-    };
-    flags.iter().map(pair).collect()
-}
-
-/// Records results about a checkpoint that an attempt has just written.
-pub(super) fn results_of(
-    ledger: &mut Ledger,
-    path: &Path,
-    checkpoint: TypedId,
-    results: &[PathBuf],
-    start: TypedId,
-    context: &Context,
-) -> Result<(), Failure> {
-    let record: Checkpoint = ledger.record(checkpoint.id)?;
-    let seen = observe_subject(path, context)?;
-    let request = EvalRequest {
-        subject: record.weights,
-        nodes: Vec::<content::Object>::new(),
-        of: Some(checkpoint),
-        benchmark: None,
-        results,
-        metrics: &[],
-        start: Some(start),
-        binding: Binding::Asserted,
-        sums: sums(&seen),
-    };
-    let key = context.key_file()?;
-    tell(&acts::record_eval(ledger, request, &context.signer(&key))?, context);
-    Ok(())
+    Ok(acts::record_observed(ledger, request, subject, &context.signer(&key), &mut entropy)?)
 }
 
 fn named(
@@ -363,6 +282,7 @@ fn named(
         about,
         from,
         store: args.store,
+        reading: context.reading(args.reading),
     };
     let key = context.key_file()?;
     let mut entropy = context.entropy()?;
@@ -378,13 +298,26 @@ fn note(args: &NoteArgs, ledger: &mut Ledger, context: &Context) -> Result<Recor
     Ok(acts::note(ledger, subject, &args.message, &context.signer(&key), &mut entropy)?)
 }
 
+/// Refuses what is not a pattern, before anything is done that would be lost by it.
+pub(super) fn check_patterns<'a>(patterns: impl Iterator<Item = &'a String>) -> Result<(), Failure> {
+    for pattern in patterns {
+        glob::Pattern::new(pattern).map_err(|error| not_a_pattern(pattern, error))?;
+    }
+    Ok(())
+}
+
+fn not_a_pattern(pattern: &str, error: glob::PatternError) -> Failure {
+    Failure::usage(format!("`{pattern}` is not a pattern"))
+        .because(error)
+        .hint("quote it, so that the shell leaves it as it is: 'out/step-*'")
+}
+
 /// Returns the paths that match any of some patterns, sorted so that `step-2` comes before `step-10`.
 pub(super) fn matching(patterns: &[String], context: &Context) -> Result<Vec<PathBuf>, Failure> {
     let mut found = BTreeSet::new();
     for pattern in patterns {
         let whole = context.path(Path::new(pattern)).to_string_lossy().into_owned();
-        let paths = glob::glob(&whole)
-            .map_err(|error| Failure::usage(format!("`{pattern}` is not a pattern")).because(error))?;
+        let paths = glob::glob(&whole).map_err(|error| not_a_pattern(pattern, error))?;
         for path in paths {
             let path = path.map_err(|error| {
                 let at = error.path().to_owned();

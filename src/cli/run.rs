@@ -3,12 +3,10 @@
 //! The command's exit code is returned, whatever the ledger says; on ranks above 0 the command takes our place.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
 
 use crate::acts;
-use crate::ledger::Ledger;
 use crate::model::TypedId;
 
 use super::attempt::{self, Begun};
@@ -16,7 +14,8 @@ use super::child::{self, Done};
 use super::error::Failure;
 use super::freeze::{self, Flags};
 use super::settings::{Context, Mode};
-use super::ui::Answer;
+use super::ui::{Answer, Exit};
+use super::watch::{Found, Watch};
 use super::{gaps, record};
 
 /// Run a command as an attempt of a run
@@ -34,7 +33,10 @@ pub(super) struct Args {
     /// Start again although the run has completed
     #[arg(long, hide_short_help = true)]
     again: bool,
-    /// Record the checkpoints that match when the command has ended
+    /// Record each checkpoint that matches, once it has settled
+    ///
+    /// That is while the command runs, as soon as a checkpoint is whole and has not changed for three seconds; what
+    /// is left is recorded when the command has ended.
     #[arg(long, value_name = "GLOB")]
     checkpoints: Vec<String>,
     /// Record the results that match, of the last of these checkpoints
@@ -63,18 +65,45 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
         ("LEDGER_RUN_DIR", begun.dir.clone().into_os_string()),
         ("LEDGER_ATTEMPT", OsString::from(begun.start.to_string())),
     ];
-    let done = child::supervise(&args.command, &vars)?;
+    // Gaps of this run are noted where those of its command are.
+    let context = &context.with_var("LEDGER_RUN_DIR", begun.dir.as_os_str());
+    let watch = Watch::new(&args.checkpoints, context, begun.start);
+    let first = watch.first();
+    let (done, ended, found) = std::thread::scope(|scope| {
+        let watching = scope.spawn(|| watch.run(first));
+        let done = child::supervise(&args.command, &vars);
+        watch.stop();
+        // How it ended is stated before anything that may take long: nobody knows how much time is left.
+        let ended = done.as_ref().ok().map(|done| end(context, &begun, done));
+        (done, ended, watching.join())
+    });
+    let done = done?;
     if let Some(reason) = &done.ended.reason {
         context.ui.warn(reason);
     }
     // The work is done: from here on nothing of ours may change the command's exit code.
-    if let Err(failure) = finish(args, context, &begun, &done) {
-        gaps::record(context, "end", &failure);
+    let found = found.unwrap_or_else(|_| {
+        let failure = Failure::new("bug", Exit::Bug, "the watch over the checkpoints broke off");
+        gaps::record(context, "checkpoints", &failure);
+        Found::default()
+    });
+    // What was busy a moment ago may not be any more.
+    let ended = ended.map_or(Ok(()), |ended| ended.or_else(|_| end(context, &begun, &done)));
+    let is_ended = ended.is_ok();
+    if let Err(failure) = ended {
+        gaps::record(&context.later(), "end", &failure);
     }
+    let recorded = finish(args, context, &begun, &done, &watch, found).unwrap_or_else(|failure| {
+        if is_ended || !args.checkpoints.is_empty() {
+            gaps::record(&context.later(), "checkpoints", &failure);
+        }
+        Vec::new()
+    });
     let mut answer = Answer::new("ledger.run/1");
     answer.set("run", begun.run.to_string());
     answer.set("attempt", begun.start.to_string());
     answer.set("status", done.ended.status.word());
+    answer.set("checkpoints", recorded.iter().map(ToString::to_string).collect::<Vec<_>>());
     answer.child = Some(done.code);
     Ok(answer)
 }
@@ -92,6 +121,7 @@ fn is_inside(context: &Context) -> Result<bool, Failure> {
 }
 
 fn begin(args: &Args, context: &Context) -> Result<Begun, Failure> {
+    record::check_patterns(args.checkpoints.iter().chain(&args.results))?;
     let mut ledger = context.open()?;
     if args.run.is_some() || context.filled("LEDGER_RUN").is_some() {
         let run = freeze::run_of(args.run.as_deref(), context, &ledger)?;
@@ -123,7 +153,8 @@ fn again(failure: Failure, run: TypedId) -> Failure {
     }
 }
 
-fn finish(args: &Args, context: &Context, begun: &Begun, done: &Done) -> Result<(), Failure> {
+/// States how the command ended.
+fn end(context: &Context, begun: &Begun, done: &Done) -> Result<(), Failure> {
     // The clock has moved on, and so has the log, while the command ran.
     let context = &context.later();
     let mut ledger = context.open()?;
@@ -134,28 +165,30 @@ fn finish(args: &Args, context: &Context, begun: &Begun, done: &Done) -> Result<
     if let Some(outcome) = ended {
         context.settle(outcome);
     }
-    let checkpoints = checkpoints(args, context, begun, &mut ledger)?;
-    let results = record::matching(&args.results, context)?;
-    if let (Some((path, id)), false) = (checkpoints.last(), results.is_empty()) {
-        record::results_of(&mut ledger, path, *id, &results, begun.start, context)?;
-    }
-    context.ui.talk(format!("{} {}", begun.run.short(), done.ended.status));
-    gaps::state(context, &mut ledger, begun.run)
+    Ok(())
 }
 
-fn checkpoints(
+/// Records what is left: checkpoints, results, gaps. Returns the checkpoints that were recorded.
+fn finish(
     args: &Args,
     context: &Context,
     begun: &Begun,
-    ledger: &mut Ledger,
-) -> Result<Vec<(PathBuf, TypedId)>, Failure> {
-    let mut recorded = Vec::new();
-    for path in record::matching(&args.checkpoints, context)? {
-        match record::checkpoint_of_attempt(ledger, Path::new(&path), begun.start, context) {
-            Ok(id) => recorded.push((path, id)),
-            // One torn checkpoint is no reason to lose the others.
-            Err(failure) => gaps::record(context, &format!("checkpoint {}", path.display()), &failure),
-        }
+    done: &Done,
+    watch: &Watch<'_>,
+    found: Found,
+) -> Result<Vec<TypedId>, Failure> {
+    let context = &context.later();
+    let mut ledger = context.open()?;
+    let recorded = watch.finish(found, &mut ledger)?;
+    let results = record::matching(&args.results, context)?;
+    if let (Some((path, id)), false) = (recorded.last.last(), results.is_empty())
+        && let Err(failure) = record::results_of(&mut ledger, path, *id, &results, begun.start, context)
+    {
+        gaps::record(context, "results", &failure);
     }
-    Ok(recorded)
+    context.ui.talk(format!("{} {}", begun.run.short(), done.ended.status));
+    if let Err(failure) = gaps::state(context, &mut ledger, begun.run) {
+        context.ui.verbose(1, format!("note: gaps are not stated yet: {}", failure.message));
+    }
+    Ok(recorded.all)
 }

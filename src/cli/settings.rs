@@ -4,7 +4,7 @@
 //! or from the directory under test. Whom the user trusts is read in `trust.rs`; printing is in `ui.rs`.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -317,6 +317,14 @@ impl Context {
     /// Returns the same surroundings at a later time: after a command of the user has run.
     pub(crate) fn later(&self) -> Self {
         Self { now: super::clock(), ..self.clone() }
+    }
+
+    /// Returns the same surroundings with one more variable, as a child would have it.
+    pub(crate) fn with_var(&self, name: &str, value: &OsStr) -> Self {
+        let mut other = self.clone();
+        other.vars.retain(|(known, _)| known != name);
+        other.vars.push((name.into(), value.to_owned()));
+        other
     }
 
     /// Returns the rank of this process in a distributed job.

@@ -10,12 +10,13 @@ use crate::id::{ObjectId, hex};
 use crate::ledger::{Ledger, Stated, Wanted};
 use crate::lineage;
 use crate::model::content::{What, escape, read_dir};
-use crate::model::{self, Kind, TypedId};
+use crate::model::{self, About, Eval, Kind, TypedId};
 use crate::verify::{self, identify};
 
 use super::checkpoint;
 use super::error::Failure;
 use super::settings::{Context, quoted, shell};
+use super::show_eval;
 use super::trace::said_without_index;
 use super::ui::{self, Answer, Exit, plain};
 
@@ -79,13 +80,30 @@ fn show(args: &Args, context: &Context, ledger: &Ledger) -> Result<Answer, Failu
         answer.set("checkpoint", checkpoint::document(ledger, id));
     }
     let said: &[&str] = if id.kind == Kind::Checkpoint { &checkpoint::SAID } else { &[] };
-    for (name, value) in record.iter().filter_map(Value::as_object).flatten() {
+    let told = show_eval::lines(ledger, id);
+    for (name, text) in told.iter().flatten() {
+        answer.line(format!("  {name:<13}  {}", plain(text)));
+    }
+    // An evaluation without what it was measured on is half of it.
+    if id.kind == Kind::Eval {
+        let benchmark = ledger.record::<Eval>(id.id).ok().and_then(|eval| fields(ledger, eval.benchmark));
+        answer.set("benchmark", benchmark);
+    }
+    let untold = record.iter().filter(|_| told.is_none()).filter_map(Value::as_object);
+    for (name, value) in untold.flatten() {
         let is_empty = value.as_array().is_some_and(Vec::is_empty);
         if !is_empty && !matches!(name.as_str(), "kind" | "v") && !said.contains(&name.as_str()) {
             let text = if name == "argv" { command(value) } else { short(value) };
             answer.line(format!("  {:<13}  {}", plain(name), plain(&text)));
         }
     }
+    let about = node.claim.as_ref().and_then(|stated| stated.link("about"));
+    let about = about.and_then(|id| ledger.record::<About>(id.id).ok());
+    let texts = about.map(|about| about.texts).unwrap_or_default();
+    for (name, text) in &texts {
+        answer.line(format!("  {:<13}  {}", plain(name), plain(text)));
+    }
+    answer.set("about", texts.into_iter().map(|(key, text)| (key, Value::from(text))).collect::<Map<_, _>>());
     let below = below(ledger, id, context)?;
     for (role, to, label) in &below {
         let line = format!("  {:<13}  {}  {}", format!("-> {role}"), to.short(), plain(label));

@@ -21,6 +21,11 @@ pub(super) fn run(context: &Context) -> Result<Answer, Failure> {
     answer.line(format!("at       {}", ledger.root().display()));
     let size = ledger.head().head().size;
     answer.line(format!("head     {}", count(size, "statement")));
+    if let Some(parent) = ledger.state().parents().last() {
+        let before = count(ledger.state().base(), "statement");
+        answer.line(format!("after    {before} of ledger {}", &parent.ledger.to_hex()[..8]));
+    }
+    answer.set("before", ledger.state().base());
     answer.set("ledger", ledger.id().to_hex());
     answer.set("directory", ledger.root().display().to_string());
     answer.set("size", size);

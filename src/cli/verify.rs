@@ -1,10 +1,12 @@
 //! `ledger verify`: what lies here, where it came from, and whether anything is wrong with it.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::capture::code::AllowedSigners;
 use crate::id::Digests;
 use crate::ledger::{Ledger, ResolveError, Wanted};
 use crate::model::{Kind, TypedId};
@@ -30,6 +32,9 @@ pub(super) struct Args {
     /// The repository that must hold the commit
     #[arg(long, value_name = "DIR")]
     repo: Option<PathBuf>,
+    /// Keys of which one must have signed the commit: git's file of allowed signers
+    #[arg(long, value_name = "FILE", requires = "repo")]
+    signers: Option<PathBuf>,
     /// What must be equal: bytes, or tensors, however files divide them
     #[arg(long, value_name = "WHAT", default_value = "bytes", hide_possible_values = true)]
     by: By,
@@ -48,6 +53,10 @@ pub(super) struct Args {
     /// Fold the whole log again and follow every tree
     #[arg(long)]
     full: bool,
+    /// Map large files instead of reading them, where BLAKE3 alone is made; one that is cut off meanwhile ends this
+    /// command
+    #[arg(long, hide_short_help = true)]
+    mmap: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -83,16 +92,28 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
             Extra::Allow => verify::Extra::Allow,
         },
         repo: args.repo.clone(),
+        signers: args.signers.as_deref().map(allowed_signers).transpose()?,
         data: args.data,
         trust: trust.ledgers,
         as_of: args.as_of,
         full: args.full,
+        is_mapped: args.mmap,
         ..Request::new(subject(&args.subject, &ledger, context)?)
     };
     let progress = context.ui.progress("hashed", None);
     let report = verify::verify(&ledger, &request, &|bytes| progress.add(bytes))?;
     drop(progress);
     Ok(answer(&report, &args.subject, &ledger, context))
+}
+
+fn allowed_signers(path: &Path) -> Result<AllowedSigners, Failure> {
+    let text = fs::read_to_string(path).map_err(|error| {
+        Failure::new("no-signers", Exit::Unknown, format!("cannot read `{}`: {error}", path.display()))
+            .hint("git config gpg.ssh.allowedSignersFile")
+    })?;
+    AllowedSigners::parse(&text).map_err(|error| {
+        Failure::usage(format!("`{}`: {error}", path.display())).hint("man ssh-keygen, ALLOWED SIGNERS")
+    })
 }
 
 /// Takes a text for a path if there is one, unless it is spelt as an id.

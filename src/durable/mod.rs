@@ -385,6 +385,20 @@ impl Durable {
         dirs.sync(self)
     }
 
+    /// Moves a directory to a name in the tree that must be free, durably.
+    pub fn move_dir(&self, from: &Path, to: &Path) -> Result<(), Error> {
+        self.make_parent(to)?;
+        // A power cut could leave the old name gone, and the directory that it went to without a name.
+        self.open_dirs([parent(to)])?.sync(self)?;
+        let dirs = self.open_dirs([parent(from), parent(to)])?;
+        let to = self.path(to)?;
+        self.disk.rename_new(&self.path(from)?, &to).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Error::Exists { path: to.clone() },
+            _ => Error::from_write("rename", &to, error),
+        })?;
+        dirs.sync(self)
+    }
+
     /// Removes a file; a missing one is fine.
     ///
     /// After a power cut the file may be back, unless its directory has been synced since.

@@ -36,6 +36,16 @@ pub fn replace(disk: &Arc<dyn Disk>, path: &Path, bytes: &[u8], mode: u32) -> Re
     write(disk, path, bytes, mode, |temp| temp.rename(path))
 }
 
+/// Writes a file that can be made again in place of what is there, and does not wait for the disk.
+///
+/// After a power cut it may be torn, so whoever reads it has to notice.
+pub fn replace_derived(disk: &Arc<dyn Disk>, path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
+    make_dirs(disk.as_ref(), folder(path))?;
+    let (temp, mut file) = temp(disk, path, mode)?;
+    temp.write(&mut file, bytes)?;
+    temp.rename(path)
+}
+
 /// Gives a file another name in its directory, durably, in place of what has that name.
 pub fn rename(disk: &Arc<dyn Disk>, from: &Path, to: &Path) -> Result<(), Error> {
     let folder = folder(to);
@@ -103,15 +113,20 @@ fn write<T>(
     let folder = folder(path);
     make_dirs(disk.as_ref(), folder)?;
     let dir = open_dir(folder)?;
-    let name = path.file_name().ok_or_else(|| Error::NotPlain { path: path.to_owned() })?;
-    let prefix = format!(".{}.tmp-", name.to_string_lossy());
-    let (temp, mut file) = Temp::create(disk, folder, &prefix, Mode::Exact(mode))
-        .map_err(|(temp, error)| Error::from_write("create", &temp, error))?;
+    let (temp, mut file) = temp(disk, path, mode)?;
     temp.write(&mut file, bytes)?;
     temp.sync(&file)?;
     let published = publish(temp)?;
     disk.sync_dir(&dir, folder).map_err(|error| Error::from_sync(folder, error))?;
     Ok(published)
+}
+
+/// Creates the temporary file beside `path` that is to take its place.
+fn temp(disk: &Arc<dyn Disk>, path: &Path, mode: u32) -> Result<(Temp, File), Error> {
+    let name = path.file_name().ok_or_else(|| Error::NotPlain { path: path.to_owned() })?;
+    let prefix = format!(".{}.tmp-", name.to_string_lossy());
+    Temp::create(disk, folder(path), &prefix, Mode::Exact(mode))
+        .map_err(|(temp, error)| Error::from_write("create", &temp, error))
 }
 
 fn folder(path: &Path) -> &Path {

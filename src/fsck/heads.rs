@@ -51,7 +51,7 @@ pub(super) fn check(durable: &Durable, log: Option<&Rebuilt>, report: &mut Repor
 fn check_one(file: &HeadFile, log: &Rebuilt, at: &str, report: &mut Report) {
     let head = file.head.head();
     // A key that lost the role later may have signed this head while it had it, and not the other way round.
-    let keys = log.log_keys.at(head.size);
+    let keys = log.log_keys.at(log.first() + head.size);
     if let Err(error) = file.head.verify(&keys) {
         report.damaged("head-file", at, chain_text(&error));
         return;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::durable::{self, Durable};
 use crate::id::{LedgerId, StatementId, TreeHash, statement_id};
-use crate::ledger;
+use crate::ledger::{self, Segment};
 use crate::log::key::PublicKey;
 use crate::log::merkle::CompactRange;
 use crate::log::note::{self, SignedHead};
@@ -20,7 +20,7 @@ use crate::model::{Facts, Kind, Role};
 use crate::state::{self, Reason, Signatures, Standing, State};
 use crate::verify::{Finding, Severity, chain_text};
 
-use super::{Error, Rebuilt, Report, is_about_content};
+use super::{Error, Rebuilt, Report, is_about_content, parents};
 
 const MAX_BUNDLE: usize = FULL as usize * (MAX_ENTRY + 2);
 const MAX_TILE: usize = FULL as usize * 32;
@@ -31,6 +31,30 @@ pub(super) fn check(
     cached: Option<&State>,
     report: &mut Report,
 ) -> Result<Option<Rebuilt>, Error> {
+    let Some(files) = check_files(durable, report)? else { return Ok(None) };
+    let Some(before) = parents::check(durable, &files, cached, report)? else { return Ok(None) };
+    let first = before.state.places();
+    report.size += first;
+    report.whole += first;
+    let size = files.1.head().size;
+    let rebuilt = fold(files, before, cached, report)?;
+    report.statements += size;
+    Ok(rebuilt)
+}
+
+/// A log whose files agree, with its head and the tree over its statements.
+pub(super) type Files = (Log, SignedHead, MemoryTiles);
+
+/// What stands before the first statement of a log: nothing, or what its parents' logs lead to.
+#[derive(Default)]
+pub(super) struct Before {
+    pub(super) state: State,
+    pub(super) log_keys: LogKeys,
+    pub(super) segments: Vec<Segment>,
+}
+
+/// Checks head, bundles and tiles of one log.
+pub(super) fn check_files(durable: &Durable, report: &mut Report) -> Result<Option<Files>, Error> {
     let log = Log::new(durable.clone());
     let head = match log.head() {
         Ok(head) => head,
@@ -57,9 +81,7 @@ pub(super) fn check(
         // Statements that are not the signed ones mean nothing, so nothing follows from them.
         return Ok(None);
     }
-    let rebuilt = fold(log, head, tiles, cached, report)?;
-    report.statements = size;
-    Ok(rebuilt)
+    Ok(Some((log, head, tiles)))
 }
 
 /// Reads the bytes of a tile as a log of that size has it: its own file, or the beginning of a longer one.
@@ -309,16 +331,15 @@ fn is_of_tree(tile: Tile, bytes: &[u8], tiles: &MemoryTiles) -> bool {
 }
 
 /// Folds all statements with all signatures, and checks who signed the head.
-fn fold(
-    log: Log,
-    head: SignedHead,
-    tiles: MemoryTiles,
+pub(super) fn fold(
+    (log, head, tiles): Files,
+    before: Before,
     cached: Option<&State>,
     report: &mut Report,
 ) -> Result<Option<Rebuilt>, Error> {
     let size = head.head().size;
-    let mut state = State::new();
-    let mut log_keys = LogKeys::default();
+    let Before { mut state, mut log_keys, segments } = before;
+    let base = state.places();
     let folded = log.statements::<files::Error>(size, 0, &mut |first, entries| {
         let mut root_at = |size| tree::root_at(&tiles, size).map_err(files::Error::from);
         let standings = match state::advance(&mut state, entries, Signatures::Check, &mut root_at) {
@@ -327,7 +348,7 @@ fn fold(
             // Only a comparison with a head diverges, and none is made here.
             Err(_) => return Ok(()),
         };
-        for ((entry, standing), index) in entries.iter().zip(standings).zip(first..) {
+        for ((entry, standing), index) in entries.iter().zip(standings).zip(base + first..) {
             note_standing(index, entry, standing, cached, report);
             if standing == Standing::Accepted {
                 log_keys.note(index, entry);
@@ -344,8 +365,8 @@ fn fold(
         }
     }
     let origin = state.ledger().map(note::origin);
-    if origin.as_ref() != Some(&head.head().origin) || state.keys().is_empty() {
-        let text = "the log does not begin with the genesis of the ledger that the head names";
+    if origin.as_ref() != Some(&head.head().origin) || !state.is_founded() {
+        let text = "the log does not begin with a genesis of the ledger that the head names";
         report.damaged("genesis", "log/checkpoint", text);
     }
     let live: Vec<PublicKey> = state
@@ -357,7 +378,7 @@ fn fold(
     if let Err(error) = head.verify(&live) {
         report.damaged("head", "log/checkpoint", chain_text(&error));
     }
-    Ok(Some(Rebuilt { head, tiles, state, log_keys, log }))
+    Ok(Some(Rebuilt { head, tiles, state, log_keys, log, before: segments }))
 }
 
 fn note_standing(index: u64, entry: &[u8], standing: Standing, cached: Option<&State>, report: &mut Report) {
@@ -398,7 +419,7 @@ impl LogKeys {
         }));
     }
 
-    /// Returns the keys that may sign a head of this size: those with the role after the statements under it.
+    /// Returns the keys that may sign a head over the statements below a place: those with the role after them.
     pub(super) fn at(&self, size: u64) -> Vec<PublicKey> {
         let mut keys: Vec<PublicKey> = Vec::new();
         for (_, key, may_order) in self.said.iter().take_while(|(index, ..)| *index < size) {
@@ -412,6 +433,20 @@ impl LogKeys {
 }
 
 impl Rebuilt {
+    /// Returns all logs that statements stand in, the own one last.
+    pub(super) fn segments(&self) -> Vec<Segment> {
+        let head = self.head.head();
+        let ledger = self.ledger().unwrap_or(LedgerId::from_bytes([0; 32]));
+        let (first, size, root) = (self.first(), head.size, head.root);
+        let own = Segment { log: self.log.clone(), ledger, first, size, root };
+        self.before.iter().cloned().chain([own]).collect()
+    }
+
+    /// Returns the place of the own log's first statement.
+    pub(super) fn first(&self) -> u64 {
+        self.before.last().map_or(0, |last| last.first + last.size)
+    }
+
     /// Returns the ledger.
     pub(super) fn ledger(&self) -> Option<LedgerId> {
         self.state.ledger()

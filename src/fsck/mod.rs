@@ -8,6 +8,7 @@
 mod heads;
 mod log;
 mod objects;
+mod parents;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use crate::codec;
 use crate::durable::{self, Disk, Durable};
 use crate::id::{StatementId, statement_id};
-use crate::ledger::{self, DIR, FORMAT, Ledger};
+use crate::ledger::{self, DIR, FORMAT, Ledger, Segment};
 use crate::log::Log;
 use crate::log::note::SignedHead;
 use crate::log::statement::{MAX_STATEMENT, Statement};
@@ -44,7 +45,7 @@ pub struct Report {
     pub objects: u64,
     /// Statements that were folded.
     pub statements: u64,
-    /// Statements that the head covers; nothing where there is no head.
+    /// Statements that the head covers, with those of parents; nothing where there is no head.
     pub size: u64,
     /// Statements from the first one on that are here with all that they need.
     pub whole: u64,
@@ -86,7 +87,7 @@ impl Report {
 ///
 /// Objects are not hashed, except records, which are read for what they name.
 pub fn lacking(ledger: &Ledger, store: &Store) -> Result<Report, Error> {
-    let size = ledger.head().head().size;
+    let size = ledger.places();
     let mut report = Report { size, whole: size, ..Report::default() };
     objects::lacking(ledger, store, &mut report)?;
     Ok(report)
@@ -116,6 +117,9 @@ pub fn check(
     let mut report = Report::default();
     let is_shared = check_format(&disk, root, &mut report)?;
     let durable = Durable::new(disk, root, is_shared);
+    if ledger::is_half_done(&durable)? {
+        return Err(ledger::Error::HalfForked { path: root.to_owned() }.into());
+    }
     check_place(&durable, &mut report)?;
     let log = log::check(&durable, cached, &mut report)?;
     heads::check(&durable, log.as_ref(), &mut report)?;
@@ -228,7 +232,22 @@ fn check_left_overs(durable: &Durable, root: &Path, report: &mut Report) -> Resu
             report.left_over(format!("{dir}/{}", entry.name.to_string_lossy()), why);
         }
     }
-    let known = [".gitignore", "format", "place", "objects", "packs", "tmp", "damaged", "runs", "log"];
+    if durable.stat(Path::new(ledger::FORK))?.is_some() {
+        report.left_over(ledger::FORK, "left by a fork that was cut short; the next one clears it away");
+    }
+    let known = [
+        ".gitignore",
+        "format",
+        "place",
+        "objects",
+        "packs",
+        "tmp",
+        "damaged",
+        "runs",
+        "log",
+        ledger::FORK,
+        ledger::parents::PARENTS,
+    ];
     let in_log = ["checkpoint", "tile", "heads", "pending", "refused", "lock"];
     for (dir, known) in [("", known.as_slice()), ("log", in_log.as_slice())] {
         for entry in durable.list(Path::new(dir))? {
@@ -253,9 +272,11 @@ struct Rebuilt {
     /// The tree over all statements.
     tiles: crate::log::tree::MemoryTiles,
     state: State,
-    /// Which keys could sign a head, at each size.
+    /// Which keys could sign a head, at each place.
     log_keys: log::LogKeys,
     log: Log,
+    /// The logs that it goes on from, the oldest first.
+    before: Vec<Segment>,
 }
 
 /// Whether an error of the disk is about what lies there, not about a disk that does not answer.

@@ -12,13 +12,13 @@ use rayon::prelude::*;
 
 use crate::durable::{self, Durable};
 use crate::id::{ObjectId, StatementId};
-use crate::ledger::{Ledger, Stated, claims_of};
+use crate::ledger::{Ledger, Segment, Stated, claims_of};
+use crate::log::files;
 use crate::log::statement::Statement;
-use crate::log::{Log, files};
 use crate::model::content::{Node, Sums, Tensors, What};
 use crate::model::{self, Kind, TypedId};
 use crate::state::{Standing, State};
-use crate::store::{self, Entry, Store};
+use crate::store::{self, Batch, Entry, Store};
 use crate::verify::{Finding, Severity, chain_text, contradiction};
 
 use super::{Error, MAX_RECORD, Rebuilt, Report};
@@ -44,14 +44,11 @@ pub(super) fn check(
             }
         }
     }
-    for entry in durable.list(Path::new(store::PACKS))? {
-        report.warn("stray", format!("packs/{}", entry.name.to_string_lossy()), "packs are not written yet");
-    }
     let ids: Vec<ObjectId> = there.iter().copied().collect();
     let wrong: Vec<(ObjectId, store::Error)> = ids
         .par_iter()
         .filter_map(|id| {
-            let result = store.copy_to(*id, &mut std::io::sink());
+            let result = store.copy_loose(*id, &mut std::io::sink());
             result.map(progress).err().map(|error| (*id, error))
         })
         .collect();
@@ -61,17 +58,61 @@ pub(super) fn check(
         let path = store::place(id).display().to_string();
         report.damaged("object", path, chain_text(&error));
     }
+    check_packs(&store, progress, &mut there, &mut damaged, report)?;
+    // Of several copies a sound one is good enough for whoever needs the object.
+    damaged.retain(|id| store.get(*id, Batch::MAX_OBJECT).is_err());
     let Some(rebuilt) = log else { return Ok(()) };
-    let mut need = Need::new(&rebuilt.log, &rebuilt.state, rebuilt.head.head().size, &store);
+    let mut need = Need::new(rebuilt.segments(), &rebuilt.state, &store);
     need.claims(&damaged, report)?;
     need.follow(&there, &damaged, report);
+    Ok(())
+}
+
+/// Checks every pack and every object in it.
+fn check_packs(
+    store: &Store,
+    progress: &(dyn Fn(u64) + Sync),
+    there: &mut BTreeSet<ObjectId>,
+    damaged: &mut BTreeSet<ObjectId>,
+    report: &mut Report,
+) -> Result<(), Error> {
+    let (packs, strays) = store.packs().map_err(disk)?;
+    for path in strays {
+        report.warn("stray", path.display().to_string(), "no pack has this name");
+    }
+    for name in packs {
+        let path = store::pack_place(name).display().to_string();
+        let checked = match store.check_pack(name, progress) {
+            Ok(checked) => checked,
+            // It has been written anew under another name since it was listed.
+            Err(store::Error::Missing { .. }) => continue,
+            Err(error) => {
+                report.damaged("pack", path, chain_text(&error));
+                continue;
+            }
+        };
+        if let Some(wrong) = checked.wrong {
+            report.damaged("pack", path.clone(), wrong);
+        }
+        for (id, size) in checked.sound {
+            there.insert(id);
+            report.objects += 1;
+            report.bytes += size;
+        }
+        for (id, error) in checked.damaged {
+            there.insert(id);
+            damaged.insert(id);
+            report.objects += 1;
+            report.damaged("object", path.clone(), chain_text(&error));
+        }
+    }
     Ok(())
 }
 
 /// Looks for what an opened ledger needs in a store, whose objects count as sound.
 pub(super) fn lacking(ledger: &Ledger, store: &Store, report: &mut Report) -> Result<(), Error> {
     let there: BTreeSet<ObjectId> = store.ids().map_err(disk)?.into_iter().collect();
-    let mut need = Need::new(ledger.log(), ledger.state(), ledger.head().head().size, store);
+    let mut need = Need::new(ledger.segments(), ledger.state(), store);
     need.claims(&BTreeSet::new(), report)?;
     need.follow(&there, &BTreeSet::new(), report);
     Ok(())
@@ -85,7 +126,7 @@ pub(super) fn without_objects(
     let there: BTreeSet<ObjectId> = ledger.store().ids().map_err(disk)?.into_iter().collect();
     let lacks = |statement: &&Statement<'_>| {
         let mut report = Report::default();
-        let mut need = Need::new(ledger.log(), ledger.state(), 0, ledger.store());
+        let mut need = Need::new(Vec::new(), ledger.state(), ledger.store());
         for claim in claims_of(0, statement) {
             need.add("", claim.object, 0);
             claim.links.iter().for_each(|(role, target)| need.add(role, *target, 0));
@@ -110,9 +151,8 @@ fn disk(error: store::Error) -> Error {
 
 /// What is still to be looked for, with the statement that needs it.
 struct Need<'a> {
-    log: &'a Log,
+    logs: Vec<Segment>,
     state: &'a State,
-    size: u64,
     store: &'a Store,
     /// Those of earlier statements come first, so that each thing is known by the first that needs it.
     open: BTreeSet<(u32, TypedId)>,
@@ -120,8 +160,8 @@ struct Need<'a> {
 }
 
 impl<'a> Need<'a> {
-    fn new(log: &'a Log, state: &'a State, size: u64, store: &'a Store) -> Self {
-        Self { log, state, size, store, open: BTreeSet::new(), seen: BTreeSet::new() }
+    fn new(logs: Vec<Segment>, state: &'a State, store: &'a Store) -> Self {
+        Self { logs, state, store, open: BTreeSet::new(), seen: BTreeSet::new() }
     }
 
     fn add(&mut self, role: &str, id: TypedId, index: u32) {
@@ -134,10 +174,20 @@ impl<'a> Need<'a> {
 
     /// Collects what accepted claims are about and link, and holds claims against their records.
     fn claims(&mut self, damaged: &BTreeSet<ObjectId>, report: &mut Report) -> Result<(), Error> {
+        let logs = std::mem::take(&mut self.logs);
+        logs.iter().try_for_each(|log| self.claims_in(log, damaged, report))
+    }
+
+    fn claims_in(
+        &mut self,
+        segment: &Segment,
+        damaged: &BTreeSet<ObjectId>,
+        report: &mut Report,
+    ) -> Result<(), Error> {
         let mut claims: Vec<Stated> = Vec::new();
-        let (log, size) = (self.log, self.size);
-        let read = log.statements::<files::Error>(size, 0, &mut |first, entries| {
-            for (entry, index) in entries.iter().zip(first as u32..) {
+        let Segment { log, first: base, size, .. } = segment;
+        let read = log.statements::<files::Error>(*size, 0, &mut |first, entries| {
+            for (entry, index) in entries.iter().zip((base + first) as u32..) {
                 let Ok(statement) = Statement::parse(entry) else { continue };
                 if !matches!(self.state.statement(statement.id), Some((_, Standing::Accepted))) {
                     continue;

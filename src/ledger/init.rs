@@ -78,7 +78,7 @@ fn introduce(
     Ok(Introduced { record: encoded, claim })
 }
 
-fn claim_for<R: Record>(record: &R, encoded: &Encoded) -> Claim<'static> {
+pub(super) fn claim_for<R: Record>(record: &R, encoded: &Encoded) -> Claim<'static> {
     Claim {
         kind: R::KIND.word().into(),
         object: encoded.id.id,

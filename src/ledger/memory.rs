@@ -55,7 +55,7 @@ pub struct Home {
     pub cache: Option<PathBuf>,
     pub(super) index_from: u64,
     pub(super) index_lag: u64,
-    /// Size at which the State file on disk was folded.
+    /// Number of statements, those of parents included, at which the State file on disk was folded.
     saved: u64,
 }
 
@@ -137,13 +137,13 @@ impl Home {
         if reading == Reading::Whole && !state.read_all() {
             return None;
         }
-        self.saved = state.size();
+        self.saved = state.places();
         Some(state)
     }
 
     /// Writes the State file if the log has outgrown it.
     pub(super) fn save_state_when_due(&mut self, state: &State, disk: &Arc<dyn Disk>) -> Result<(), String> {
-        if state.size() < self.saved + STATE_LAG {
+        if state.places() < self.saved + STATE_LAG {
             return Ok(());
         }
         let Some(path) = state.ledger().and_then(|ledger| self.state_path(ledger)) else {
@@ -154,7 +154,7 @@ impl Home {
         };
         outside::replace(disk, &path, &bytes, MODE)
             .map_err(|error| format!("the folded state is not kept: {error}"))?;
-        self.saved = state.size();
+        self.saved = state.places();
         Ok(())
     }
 }

@@ -2,12 +2,15 @@
 //!
 //! Opening reads and checks, and writes nothing under the ledger. `init.rs` makes a ledger, `transaction.rs`
 //! stages objects and claims, `sequencer.rs` brings pending statements under a head, `memory.rs` keeps what
-//! this user knew, `place.rs` tells a copy from the ledger, `prove.rs` makes proofs for others, `resolve.rs`
+//! this user knew, `place.rs` tells a copy from the ledger, `fork.rs` makes a ledger of its own of one,
+//! `parents.rs` reads the logs that such a ledger goes on from, `prove.rs` makes proofs for others, `resolve.rs`
 //! turns what people type into ids, `search.rs` finds what links to a thing. Time, keys and randomness come in
 //! as arguments; nothing here prints.
 
+mod fork;
 mod init;
 mod memory;
+pub mod parents;
 mod place;
 mod prove;
 mod reader;
@@ -30,12 +33,14 @@ use crate::log::statement::{self, Statement};
 use crate::log::tile;
 use crate::log::{Log, tree};
 use crate::model::{self, Facts, Holder, Kind, Record, Role, TypedId};
-use crate::state::{self, KeyRow, Place, Reason, Signatures, Standing, State};
+use crate::state::{self, KeyRow, Place, Reason, Standing, State};
 use crate::store::{self, Store};
 
+pub use fork::{FORK, Forked, Forker, finish_fork, is_half_done};
 pub use init::{Founder, Rescue, init};
 pub use memory::Home;
 use memory::Reading;
+pub use parents::Segment;
 pub use place::{Adopted, is_copy};
 pub use prove::{Proven, Under};
 pub use reader::Reader;
@@ -126,6 +131,30 @@ pub enum Error {
         /// What is missing.
         #[source]
         source: Box<Error>,
+    },
+    /// The log of a ledger that this one goes on from is not there, or is not the one that it goes on from.
+    #[error("the log of ledger {ledger}, which this one goes on from, cannot be used")]
+    Parent {
+        /// The parent.
+        ledger: LedgerId,
+        /// What is wrong.
+        #[source]
+        source: Box<Error>,
+    },
+    /// Each ledger goes on from another one, without an end.
+    #[error("this ledger goes on from more than {} others, one after the other", parents::MAX_PARENTS)]
+    TooManyParents,
+    /// A fork was cut short between the two steps in which the logs change places.
+    #[error("`{}` was about to become a ledger of its own, and that was cut short", path.display())]
+    HalfForked {
+        /// The ledger.
+        path: PathBuf,
+    },
+    /// While this process worked, another one made a fork of the ledger: its log lies elsewhere now.
+    #[error("`{}` has become another ledger meanwhile", path.display())]
+    Replaced {
+        /// The ledger.
+        path: PathBuf,
     },
     /// The log's files.
     #[error(transparent)]
@@ -244,7 +273,7 @@ impl Stated {
 /// A statement of the log with what the fold says of it.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// Index in the log.
+    /// Place of the statement.
     pub index: u32,
     /// Leaf hash.
     pub id: StatementId,
@@ -312,7 +341,12 @@ impl Ledger {
         // Memory before the head: another process may move both forward between two reads.
         let remembered = home.remembered(&durable);
         let log = Log::new(durable.clone());
-        let head = log.head()?;
+        let head = match log.head() {
+            Err(files::Error::NoHead) if fork::is_half_done(&durable)? => {
+                return Err(Error::HalfForked { path: root.to_owned() });
+            }
+            head => head?,
+        };
         let mut ledger = Self {
             root: root.to_owned(),
             store: Store::new(durable.clone()),
@@ -419,24 +453,14 @@ impl Ledger {
 
     /// Folds the statements between the state and the head, with all signatures checked.
     fn fold_to_head(&mut self) -> Result<(), Error> {
-        let head = self.head.head().clone();
-        let folded = self.state.size();
-        if folded < head.size {
-            let mut leaves: Vec<Vec<u8>> = Vec::new();
-            let (log, state) = (&self.log, &mut self.state);
-            let tiles = log.tiles();
-            let fold = |leaves: &mut Vec<Vec<u8>>, state: &mut State| {
-                let batch: Vec<&[u8]> = leaves.iter().map(Vec::as_slice).collect();
-                let mut root_at = |size| log.root_at(&tiles, size, head.size, head.root);
-                state::advance(state, &batch, Signatures::Check, &mut root_at).map_err(Error::Log)?;
-                leaves.clear();
-                Ok::<(), Error>(())
-            };
-            log.statements::<Error>(head.size, folded, &mut |_, entries| {
-                leaves.extend(entries.iter().map(|entry| entry.to_vec()));
-                if leaves.len() >= 4096 { fold(&mut leaves, state) } else { Ok(()) }
-            })?;
-            fold(&mut leaves, state)?;
+        let head = self.head.head();
+        if self.state.size() == 0 && head.size > 0 {
+            self.state = parents::before(&self.durable, &self.log, head.size)?;
+        } else {
+            self.check_parents()?;
+        }
+        if self.state.size() < head.size {
+            parents::fold_log(&mut self.state, &self.log, head.size, head.root)?;
         }
         self.check_head()
     }
@@ -461,7 +485,7 @@ impl Ledger {
                 found: self.state.root(),
             }));
         }
-        if self.state.ledger() != note_ledger(&self.head).ok() || self.state.keys().is_empty() {
+        if self.state.ledger() != note_ledger(&self.head).ok() || !self.state.is_founded() {
             return Err(Error::Genesis);
         }
         // The statements and their signatures could be checked; who may sign the head under newer rules cannot.
@@ -498,7 +522,7 @@ impl Ledger {
 
     /// Reads the claim at a place.
     pub fn stated(&self, place: Place) -> Result<Stated, Error> {
-        let bytes = self.log.statement(self.head.head().size, u64::from(place.index))?;
+        let bytes = self.statement_bytes(u64::from(place.index))?;
         let unreadable = Error::Unreadable { index: place.index };
         let statement = Statement::parse(&bytes).map_err(|_| Error::Unreadable { index: place.index })?;
         claims_of(place.index, &statement).into_iter().nth(usize::from(place.position)).ok_or(unreadable)
@@ -509,14 +533,13 @@ impl Ledger {
         self.state.claim(id).map(|place| self.stated(place)).transpose()
     }
 
-    /// Reads statements with their standing, from an index on until the visitor has seen enough.
+    /// Reads statements with their standing, from a place on until the visitor has seen enough.
     pub fn list<E: From<Error>>(
         &self,
         from: u64,
         visit: &mut dyn FnMut(Listed) -> Result<ControlFlow<()>, E>,
     ) -> Result<(), E> {
-        let size = self.head.head().size;
-        let read = self.log.statements::<Stop<E>>(size, from, &mut |first, entries| {
+        let read = self.statements::<Stop<E>>(from, self.places(), &mut |first, entries| {
             for (entry, index) in entries.iter().zip(first as u32..) {
                 let id = crate::id::statement_id(entry);
                 let standing = self.state.statement(id).map_or(Standing::Unknown, |(_, standing)| standing);
@@ -583,14 +606,14 @@ impl Ledger {
         format!("{name} ({roles} {short})")
     }
 
-    /// Returns the SHA-256 leaf hash at an index, from the tiles.
-    pub fn statement_id(&self, index: u32) -> Result<StatementId, Error> {
+    /// Returns the SHA-256 leaf hash at a place, from the tiles.
+    pub fn statement_id(&self, place: u32) -> Result<StatementId, Error> {
+        let (Segment { log, size, .. }, index) = self.segment(u64::from(place));
         let full = u64::from(tile::FULL);
-        let (n, offset) = (u64::from(index) / full, (u64::from(index) % full) as usize);
-        let size = self.head.head().size;
-        let beyond = || files::Error::from(tile::Error::Beyond { wanted: u64::from(index), size });
+        let (n, offset) = (index / full, (index % full) as usize);
+        let beyond = || files::Error::from(tile::Error::Beyond { wanted: index, size });
         let tile = tile::Tile::at_size(tile::Level::Hashes(0), n, size).ok_or_else(beyond)?;
-        let tiles = self.log.tiles();
+        let tiles = log.tiles();
         let hashes = tree::HashSource::hashes(&tiles, 0, n, tile.width()).map_err(files::Error::from)?;
         hashes
             .get(offset)

@@ -14,7 +14,7 @@ use crate::log::tile::{Tile, parse_grouped};
 use super::sequencer::pending_path;
 use super::{Error, Ledger};
 
-const PLACE: &str = "place";
+pub(super) const PLACE: &str = "place";
 
 /// What adopting a copy did.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -26,7 +26,7 @@ pub struct Adopted {
 }
 
 /// Returns the text that says which directory this is.
-fn text(durable: &Durable, instance: [u8; 16]) -> Result<String, Error> {
+pub(super) fn text(durable: &Durable, instance: [u8; 16]) -> Result<String, Error> {
     let (_, inode) = durable.inode()?;
     Ok(format!("ledger-place/1\ninstance {}\ninode {inode}\n", hex(&instance)))
 }
@@ -87,7 +87,7 @@ impl Ledger {
     }
 
     /// Moves tiles and head files beyond the head away: the next commits will want their names.
-    fn set_beyond_aside(&self) -> Result<Vec<PathBuf>, Error> {
+    pub(super) fn set_beyond_aside(&self) -> Result<Vec<PathBuf>, Error> {
         let size = self.head.head().size;
         self.log.cut_ends(size)?;
         let is_beyond = |path: &Path| {

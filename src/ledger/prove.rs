@@ -10,7 +10,7 @@ use crate::log::note::{self, SignedHead};
 use crate::log::proof::{self, Held, Proof, Subject};
 use crate::log::tree;
 
-use super::{Error, Ledger};
+use super::{Error, Ledger, Segment, parents};
 
 /// A head to prove things under.
 #[derive(Clone, Debug)]
@@ -33,20 +33,35 @@ pub enum Proven {
 impl Ledger {
     /// Finds the head of a size, or the newest one.
     pub fn head_of(&self, size: Option<u64>) -> Result<Under, Error> {
-        let newest = self.head.head();
+        self.head_in(&self.segment(self.state().base()).0, &self.head, size)
+    }
+
+    /// Finds a head of the log in which the statement at a place stands: of a size, or the last one.
+    pub fn head_over(&self, place: u64, size: Option<u64>) -> Result<Under, Error> {
+        let (segment, _) = self.segment(place);
+        if segment.ledger == self.id() {
+            return self.head_in(&segment, &self.head, size);
+        }
+        let last = parents::head_of(&segment.log, &segment.as_parent())?;
+        self.head_in(&segment, &last, size)
+    }
+
+    fn head_in(&self, segment: &Segment, last: &SignedHead, size: Option<u64>) -> Result<Under, Error> {
+        let newest = last.head();
         let size = size.unwrap_or(newest.size);
         let missing = Error::NoSuchHead { size };
         if size > newest.size {
             return Err(missing);
         }
-        let file = self.log.head_file_to(size)?;
+        let file = segment.log.head_file_to(size)?;
         let (head, receipt) = match file {
             Some(file) if size < newest.size => (file.head, Some(file.receipt)),
-            Some(file) if file.head.head() == newest => (self.head.clone(), Some(file.receipt)),
-            _ if size == newest.size => (self.head.clone(), None),
+            Some(file) if file.head.head() == newest => (last.clone(), Some(file.receipt)),
+            _ if size == newest.size => (last.clone(), None),
             _ => return Err(missing),
         };
-        if head.head().origin != newest.origin || head.head().root != self.past_root(size)? {
+        let root = segment.log.root_at(&segment.log.tiles(), size, newest.size, newest.root)?;
+        if head.head().origin != newest.origin || head.head().root != root {
             return Err(missing);
         }
         // A head of an earlier time may be by a key that has no say any more, and then it convinces nobody.
@@ -64,16 +79,21 @@ impl Ledger {
         Ok(self.log.root_at(&self.log.tiles(), size, head.size, head.root)?)
     }
 
-    /// Returns the bytes of a statement.
-    pub fn statement_bytes(&self, index: u64) -> Result<Vec<u8>, Error> {
-        Ok(self.log.statement(self.head.head().size, index)?)
+    /// Returns the bytes of the statement at a place.
+    pub fn statement_bytes(&self, place: u64) -> Result<Vec<u8>, Error> {
+        let (Segment { log, size, .. }, index) = self.segment(place);
+        Ok(log.statement(size, index)?)
     }
 
-    /// Proves a statement to be under a head.
-    pub fn prove_statement(&self, index: u64, under: &Under, as_receipt: bool) -> Result<Proven, Error> {
+    /// Proves the statement at a place to be under a head of the log that it stands in.
+    pub fn prove_statement(&self, place: u64, under: &Under, as_receipt: bool) -> Result<Proven, Error> {
+        let (segment, index) = self.segment(place);
         let size = under.head.head().size;
-        let path = tree::inclusion_proof(&self.log.tiles(), index, size).map_err(files::Error::from)?;
-        let held = Held::Statement(statement_id(&self.statement_bytes(index)?));
+        if under.head.head().origin != note::origin(segment.ledger) {
+            return Err(Error::NoSuchHead { size });
+        }
+        let path = tree::inclusion_proof(&segment.log.tiles(), index, size).map_err(files::Error::from)?;
+        let held = Held::Statement(statement_id(&self.statement_bytes(place)?));
         self.proven(&Proof { subject: Subject::Leaf { index }, path }, held, under, as_receipt)
     }
 
@@ -108,11 +128,13 @@ impl Ledger {
     }
 
     /// Checks that a statement is under the head: its bytes, the path of hashes, and the head's root.
-    pub fn prove_inclusion(&self, index: u32) -> Result<(), Error> {
-        let (head, index) = (self.head.head(), u64::from(index));
-        let proof = tree::inclusion_proof(&self.log.tiles(), index, head.size).map_err(files::Error::from)?;
-        let leaf: StatementId = statement_id(&self.statement_bytes(index)?);
-        merkle::verify_inclusion(leaf, index, head.size, &proof, head.root)
-            .map_err(|source| files::Error::Inconsistent { size: head.size, source }.into())
+    ///
+    /// In the log of a parent it is the root that is gone on from.
+    pub fn prove_inclusion(&self, place: u32) -> Result<(), Error> {
+        let (Segment { log, size, root, .. }, index) = self.segment(u64::from(place));
+        let proof = tree::inclusion_proof(&log.tiles(), index, size).map_err(files::Error::from)?;
+        let leaf: StatementId = statement_id(&self.statement_bytes(u64::from(place))?);
+        merkle::verify_inclusion(leaf, index, size, &proof, root)
+            .map_err(|source| files::Error::Inconsistent { size, source }.into())
     }
 }

@@ -27,20 +27,21 @@ impl Reader<'_> {
     /// Reads the claim at a place.
     pub fn stated(&mut self, place: Place) -> Result<Stated, Error> {
         let full = u64::from(FULL);
-        let index = u64::from(place.index);
-        let first = index - index % full;
-        if self.held.is_empty() || self.first != first {
+        let at = u64::from(place.index);
+        if !(self.first..self.first + self.held.len() as u64).contains(&at) {
             self.held.clear();
-            self.first = first;
-            let size = self.ledger.head.head().size.min(first + full);
+            let (segment, index) = self.ledger.segment(at);
+            let begin = index - index % full;
+            self.first = segment.first + begin;
+            let size = segment.size.min(begin + full);
             let held = &mut self.held;
-            self.ledger.log.statements::<Error>(size, first, &mut |_, entries| {
+            segment.log.statements::<Error>(size, begin, &mut |_, entries| {
                 held.extend(entries.iter().map(|entry| entry.to_vec()));
                 Ok(())
             })?;
         }
         let unreadable = || Error::Unreadable { index: place.index };
-        let entry = self.held.get((index - first) as usize).ok_or_else(unreadable)?;
+        let entry = self.held.get((at - self.first) as usize).ok_or_else(unreadable)?;
         let statement = Statement::parse(entry).map_err(|_| unreadable())?;
         let claims = claims_of(place.index, &statement);
         claims.into_iter().find(|claim| claim.place == place).ok_or_else(unreadable)

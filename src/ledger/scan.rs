@@ -49,7 +49,7 @@ impl Mentions {
         mut ids: HashSet<ObjectId>,
         leads: fn(&str) -> bool,
     ) -> Result<(), Error> {
-        let size = ledger.head().head().size;
+        let size = ledger.places();
         // Past `until` everything was compared with all of `ids` already.
         let mut until = size;
         while !ids.is_empty() {
@@ -179,7 +179,7 @@ fn read(ledger: &Ledger, from: u64, size: u64) -> Result<Vec<Bundle>, Error> {
 
 fn bundle(ledger: &Ledger, first: u64, upto: u64) -> Result<Bundle, Error> {
     let mut bundle = Bundle { first: first as u32, bytes: Vec::new(), ends: Vec::new(), ids: Vec::new() };
-    ledger.log().statements::<Error>(upto, first, &mut |_, entries| {
+    ledger.statements::<Error>(first, upto, &mut |_, entries| {
         bundle.bytes.reserve(entries.iter().map(|entry| entry.len()).sum());
         for entry in entries {
             let start = bundle.bytes.len();
@@ -198,28 +198,24 @@ fn byte_strings(entry: &[u8]) -> impl Iterator<Item = usize> + '_ {
     heads.map(|(at, _)| at + 2).filter(|at| at + 32 <= entry.len())
 }
 
-/// Returns what the statements from an index on are about or link to, whatever the fold says of them.
+/// Returns what the statements from a place on are about or link to, whatever the fold says of them.
 pub(super) fn postings(ledger: &Ledger, from: u64) -> Result<Vec<Posting>, Error> {
-    let size = ledger.head().head().size;
+    let size = ledger.places();
     let full = u64::from(FULL);
     let bundles: Vec<u64> = (from / full..size.div_ceil(full)).collect();
     let of = |n: u64| -> Result<Vec<Posting>, Error> {
         let mut found = Vec::new();
-        ledger.log().statements::<Error>(
-            size.min((n + 1) * full),
-            from.max(n * full),
-            &mut |first, entries| {
-                for (entry, index) in entries.iter().zip(first as u32..) {
-                    let Ok(statement) = Statement::parse(entry) else { continue };
-                    for (claim, position) in statement.payload.claims.iter().zip(0u16..) {
-                        let place = Place { index, position };
-                        let ids = claim.links.iter().map(|link| &link.id).chain([&claim.object]);
-                        found.extend(ids.map(|id| Posting::new(id, place)));
-                    }
+        ledger.statements::<Error>(from.max(n * full), size.min((n + 1) * full), &mut |first, entries| {
+            for (entry, index) in entries.iter().zip(first as u32..) {
+                let Ok(statement) = Statement::parse(entry) else { continue };
+                for (claim, position) in statement.payload.claims.iter().zip(0u16..) {
+                    let place = Place { index, position };
+                    let ids = claim.links.iter().map(|link| &link.id).chain([&claim.object]);
+                    found.extend(ids.map(|id| Posting::new(id, place)));
                 }
-                Ok(())
-            },
-        )?;
+            }
+            Ok(())
+        })?;
         Ok(found)
     };
     let found: Vec<Vec<Posting>> = bundles.into_par_iter().map(of).collect::<Result<_, Error>>()?;

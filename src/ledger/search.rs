@@ -76,8 +76,9 @@ impl Ledger {
 
     fn source(&self) -> Result<Source, Failed> {
         let head = self.head.head();
-        if head.size < self.home.index_from {
-            return Err(Failed::Index(format!("a log of {} statements is read faster", head.size)));
+        let places = self.places();
+        if places < self.home.index_from {
+            return Err(Failed::Index(format!("a log of {places} statements is read faster")));
         }
         let dir = self.home.index_path(self.id());
         let dir = dir.ok_or_else(|| Failed::Index("there is no cache directory".to_owned()))?;
@@ -87,12 +88,12 @@ impl Ledger {
         };
         let size = index.extent().size;
         if head.size - size > self.home.index_lag {
-            let added = postings(self, size)?;
+            let added = postings(self, self.state.base() + size)?;
             index.advance(self.extent(), added)?;
         }
         let mut after: HashMap<ObjectId, Vec<Place>> = HashMap::new();
-        let from = index.extent().size;
-        self.log.statements::<Error>(head.size, from, &mut |first, entries| {
+        let from = self.state.base() + index.extent().size;
+        self.statements::<Error>(from, places, &mut |first, entries| {
             for (entry, at) in entries.iter().zip(first as u32..) {
                 let Ok(statement) = Statement::parse(entry) else { continue };
                 for (claim, position) in statement.payload.claims.iter().zip(0u16..) {

@@ -112,6 +112,9 @@ impl Ledger {
     /// Brings this view up to the published head.
     pub fn follow(&mut self) -> Result<(), Error> {
         let head = self.log.head()?;
+        if head.head().origin != self.head.head().origin {
+            return Err(Error::Replaced { path: self.root.clone() });
+        }
         if head.head().size > self.head.head().size {
             self.head = head;
             self.fold_to_head()?;

@@ -3,8 +3,6 @@
 //! Tiles are never replaced. So what is to be copied is read once and held against the signed root before the
 //! first file is written, and the head is published when all that it covers is there.
 
-use std::path::Path;
-
 use crate::durable::Created;
 use crate::id::{StatementId, statement_id};
 
@@ -74,7 +72,7 @@ impl Log {
                     hashes.iter().flat_map(|hash| *hash.as_bytes()).collect()
                 }
             };
-            let path = Path::new("log").join(tile.path());
+            let path = self.path(&tile.path());
             let _: Vec<Created> = self.durable.create_identical(&[(path, bytes.as_slice())])?;
         }
         Ok(())
@@ -115,7 +113,7 @@ impl Log {
         if self.read_tile(tile, MAX_TILE).is_ok() {
             return Some(tile);
         }
-        let dir = Path::new("log").join(format!("{}.p", tile.full().path()));
+        let dir = self.path(&format!("{}.p", tile.full().path()));
         let listed = self.durable.list(&dir).ok()?;
         let widths = listed.iter().filter_map(|entry| entry.name.to_str()?.parse::<u16>().ok());
         Tile::new(tile.level(), tile.n(), widths.filter(|width| *width < tile.width()).max()?)
@@ -130,6 +128,7 @@ fn slices(held: &[Vec<u8>]) -> Vec<&[u8]> {
 mod tests {
     #![expect(clippy::disallowed_methods, reason = "tests lay files")]
 
+    use std::path::Path;
     use std::sync::Arc;
 
     use super::*;

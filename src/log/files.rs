@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use crate::durable::{self, Commit, Created, Durable};
 use crate::id::{StatementId, TreeHash, statement_id};
@@ -83,32 +83,38 @@ pub type Visit<'a, E> = dyn FnMut(u64, &[&[u8]]) -> Result<(), E> + 'a;
 #[derive(Clone, Debug)]
 pub struct Log {
     pub(super) durable: Durable,
-}
-
-fn log_path(rest: &str) -> PathBuf {
-    Path::new("log").join(rest)
-}
-
-fn head_file_path(extends: u64) -> PathBuf {
-    log_path("heads").join(tile::grouped(extends))
+    dir: Arc<Path>,
 }
 
 impl Log {
     /// Takes the log under a ledger's root.
-    pub const fn new(durable: Durable) -> Self {
-        Self { durable }
+    pub fn new(durable: Durable) -> Self {
+        Self::at(durable, Path::new("log"))
+    }
+
+    /// Takes the log in a directory under a ledger's root.
+    pub fn at(durable: Durable, dir: &Path) -> Self {
+        Self { durable, dir: dir.into() }
+    }
+
+    pub(super) fn path(&self, rest: &str) -> PathBuf {
+        self.dir.join(rest)
+    }
+
+    fn head_file_path(&self, extends: u64) -> PathBuf {
+        self.path("heads").join(tile::grouped(extends))
     }
 
     /// Reads the published tree head.
     pub fn head(&self) -> Result<SignedHead, Error> {
-        let bytes = self.durable.read(&log_path("checkpoint"), MAX_NOTE)?.ok_or(Error::NoHead)?;
+        let bytes = self.durable.read(&self.path("checkpoint"), MAX_NOTE)?.ok_or(Error::NoHead)?;
         let text = std::str::from_utf8(&bytes).map_err(|_| Error::NoHead)?;
         SignedHead::parse(text).map_err(Error::Head)
     }
 
     /// Reads the commit that extends a size, if there is one.
     pub fn head_file(&self, extends: u64) -> Result<Option<HeadFile>, Error> {
-        let Some(bytes) = self.durable.read(&head_file_path(extends), MAX_HEAD_FILE)? else {
+        let Some(bytes) = self.durable.read(&self.head_file_path(extends), MAX_HEAD_FILE)? else {
             return Ok(None);
         };
         match HeadFile::decode(&bytes) {
@@ -127,11 +133,11 @@ impl Log {
         let lowest = size.saturating_sub(MAX_BATCH as u64);
         let mut names = Vec::new();
         for group in (lowest / GROUP..size.div_ceil(GROUP)).map(|group| group * GROUP) {
-            let dir = head_file_path(group);
+            let dir = self.head_file_path(group);
             let Some(dir) = dir.parent() else { continue };
             for entry in self.durable.list(dir)?.into_iter().filter(|entry| entry.is_file) {
                 let path = dir.join(entry.name);
-                let name = path.strip_prefix("log/heads").ok().and_then(Path::to_str);
+                let name = path.strip_prefix(self.path("heads")).ok().and_then(Path::to_str);
                 names.extend(name.and_then(tile::parse_grouped).filter(|n| (lowest..size).contains(n)));
             }
         }
@@ -147,25 +153,25 @@ impl Log {
 
     /// Returns whether something stands where the commit that extends a size would.
     pub fn has_successor(&self, size: u64) -> Result<bool, Error> {
-        Ok(self.durable.stat(&head_file_path(size))?.is_some())
+        Ok(self.durable.stat(&self.head_file_path(size))?.is_some())
     }
 
     /// The commit point: gives a head its one successor.
     pub fn commit(&self, file: &HeadFile) -> Result<Commit, Error> {
-        Ok(self.durable.commit_link(&head_file_path(file.extends), &file.encode())?)
+        Ok(self.durable.commit_link(&self.head_file_path(file.extends), &file.encode())?)
     }
 
     /// Withdraws an own head file that came too late to count.
     pub fn withdraw(&self, extends: u64) -> Result<(), Error> {
-        let path = head_file_path(extends);
+        let path = self.head_file_path(extends);
         self.durable.remove(&path)?;
-        Ok(self.durable.sync_dir(path.parent().unwrap_or(Path::new("log")))?)
+        Ok(self.durable.sync_dir(path.parent().unwrap_or(&self.dir))?)
     }
 
     /// Moves a file that extends a size and is no commit out of the way.
     pub fn set_aside(&self, extends: u64) -> Result<(), Error> {
-        let to = log_path("refused").join("heads").join(tile::grouped(extends));
-        Ok(self.durable.rename(&head_file_path(extends), &to)?)
+        let to = self.path("refused").join("heads").join(tile::grouped(extends));
+        Ok(self.durable.rename(&self.head_file_path(extends), &to)?)
     }
 
     /// Writes a commit's bundles and tiles, and publishes its head.
@@ -209,7 +215,7 @@ impl Log {
         let mut files = tile::new_bundles(extends, &partial, entries)?;
         files.extend(tree::new_tiles(extends, &leaves, &source)?);
         let named: Vec<(PathBuf, &[u8])> =
-            files.iter().map(|(tile, bytes)| (log_path(&tile.path()), bytes.as_slice())).collect();
+            files.iter().map(|(tile, bytes)| (self.path(&tile.path()), bytes.as_slice())).collect();
         // Immutable: what is there already must be the same bytes.
         let _: Vec<Created> = self.durable.create_identical(&named)?;
         Ok(files.into_iter().map(|(tile, _)| tile).filter(|tile| tile.is_full()).collect())
@@ -223,14 +229,14 @@ impl Log {
             Err(error) => return Err(error),
         };
         if current.is_none_or(|size| size < head.head().size) {
-            self.durable.replace(&log_path("checkpoint"), head.as_str().as_bytes())?;
+            self.durable.replace(&self.path("checkpoint"), head.as_str().as_bytes())?;
         }
         Ok(())
     }
 
     /// Removes the partial forms of a tile that is now full. They repeat its beginning, so failing is no loss.
     pub(super) fn drop_partials(&self, tile: Tile) {
-        let dir = log_path(&format!("{}.p", tile.path()));
+        let dir = self.path(&format!("{}.p", tile.path()));
         for entry in self.durable.list(&dir).unwrap_or_default() {
             let _ = self.durable.remove(&dir.join(entry.name));
         }
@@ -246,17 +252,17 @@ impl Log {
 
     /// Reads a tile's file, or the full one's or a longer partial's where the partial has gone.
     pub(super) fn read_tile(&self, tile: Tile, cap: usize) -> Result<Vec<u8>, Error> {
-        if let Some(bytes) = self.durable.read(&log_path(&tile.path()), cap)? {
+        if let Some(bytes) = self.durable.read(&self.path(&tile.path()), cap)? {
             return Ok(bytes);
         }
-        if let Some(bytes) = self.durable.read(&log_path(&tile.full().path()), cap)? {
+        if let Some(bytes) = self.durable.read(&self.path(&tile.full().path()), cap)? {
             return Ok(bytes);
         }
-        let dir = log_path(&format!("{}.p", tile.full().path()));
+        let dir = self.path(&format!("{}.p", tile.full().path()));
         let width = |entry: &durable::Entry| entry.name.to_str().and_then(|name| name.parse::<u16>().ok());
         let wider = self.durable.list(&dir)?.iter().filter_map(width).filter(|w| *w > tile.width()).min();
         if let Some(wider) = wider.and_then(|wider| Tile::new(tile.level(), tile.n(), wider))
-            && let Some(bytes) = self.durable.read(&log_path(&wider.path()), cap)?
+            && let Some(bytes) = self.durable.read(&self.path(&wider.path()), cap)?
         {
             return Ok(bytes);
         }

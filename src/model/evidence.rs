@@ -1,4 +1,6 @@
-//! Records of what came out of a run: checkpoints, evaluations with their benchmark, and notes.
+//! Records of what came out of a run: checkpoints, evaluations with their benchmark, claims of others, and notes.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -150,6 +152,48 @@ pub struct Benchmark {
     /// A file that defines it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<TypedId>,
+    /// What it is made of as the harness says, sorted by name; none where it does not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<Task>,
+}
+
+impl Benchmark {
+    /// Makes one of which nothing but its name is known.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), definition: None, tasks: Vec::new() }
+    }
+}
+
+/// One task of a benchmark, with all that tells it from another one of its name.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    /// Its name in the harness.
+    pub name: String,
+    /// Its version, as the harness writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The harness's own digest over the samples that were used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+    /// Where its samples come from: a repository of data sets, or a path as it was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dataset: Option<String>,
+    /// The part of that data set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subset: Option<String>,
+    /// The split.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<String>,
+    /// The data set's commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// Number of examples before each question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub few_shot: Option<u64>,
+    /// Number of samples of the whole task, however many of them were used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
 }
 
 impl Record for Benchmark {
@@ -157,6 +201,14 @@ impl Record for Benchmark {
 
     fn links(&self) -> Vec<Link> {
         self.definition.iter().map(|target| Link::new("definition", *target)).collect()
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        if super::ascending(&self.tasks, |task| task.name.clone()) {
+            Ok(())
+        } else {
+            Err("tasks are not in ascending order")
+        }
     }
 }
 
@@ -172,20 +224,58 @@ words! {
     }
 }
 
-/// One measured number, with its exact decimal text; `NaN`, `Infinity` and `-Infinity` are kept.
+words! {
+    /// Which of two values of a metric is the better one.
+    Better {
+        /// The larger one.
+        Higher = "higher",
+        /// The smaller one.
+        Lower = "lower",
+    }
+}
+
+words! {
+    /// Who says so, where it is not a harness apart from what it measures.
+    Reporter {
+        /// The process that trained the weights measured them itself.
+        Training = "training",
+    }
+}
+
+/// The program that measured.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub struct Harness {
+    /// Its name, as `lm-eval`.
+    pub name: String,
+    /// Its version, where it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+/// One measured number, with its exact decimal text; `NaN`, `Infinity` and `-Infinity` are kept.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Metric {
-    /// Its name, as `accuracy`.
+    /// Its name, as `accuracy`; with a task before it, `verbs/acc`, and a filter after it, `gsm8k/exact,strict`.
     pub name: String,
     /// Its value.
     pub value: String,
     /// Standard error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
-    /// Number of samples.
+    /// Number of samples that it was measured on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n: Option<u64>,
+    /// The task of the benchmark that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// What was done to the outputs before they were scored, or to the scores before they were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
+    /// A word of [`Better`], where the harness says which values are better.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub better: Option<String>,
 }
 
 /// An evaluation of weights.
@@ -213,6 +303,39 @@ pub struct Eval {
     pub partial: Option<String>,
     /// What the reader of the results recognised, as `json`.
     pub format: String,
+    /// What measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub harness: Option<Harness>,
+    /// How answers were made, as `temperature`, in the words of the results.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub decoding: BTreeMap<String, String>,
+    /// Seeds by what they are for, in the words of the results.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub seeds: BTreeMap<String, String>,
+    /// A word of [`Reporter`], where no harness apart from the training measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported_by: Option<String>,
+}
+
+impl Eval {
+    /// Makes one without results, for the rest to be filled in.
+    pub fn new(subject: TypedId, benchmark: TypedId, binding: Binding, format: impl Into<String>) -> Self {
+        Self {
+            subject,
+            of: None,
+            benchmark,
+            results: Vec::new(),
+            start: None,
+            binding: binding.word().to_owned(),
+            metrics: Vec::new(),
+            partial: None,
+            format: format.into(),
+            harness: None,
+            decoding: BTreeMap::new(),
+            seeds: BTreeMap::new(),
+            reported_by: None,
+        }
+    }
 }
 
 impl Record for Eval {
@@ -230,10 +353,74 @@ impl Record for Eval {
         if Binding::from_word(&self.binding).is_none() {
             return Err("`binding` is not a word of this version");
         }
+        if self.reported_by.as_deref().is_some_and(|word| Reporter::from_word(word).is_none()) {
+            return Err("`reported_by` is not a word of this version");
+        }
+        let better = self.metrics.iter().filter_map(|metric| metric.better.as_deref());
+        if better.into_iter().any(|word| Better::from_word(word).is_none()) {
+            return Err("`better` is not a word of this version");
+        }
         if super::ascending(&self.metrics, |metric| metric.name.clone()) {
             Ok(())
         } else {
             Err("metrics are not in ascending order")
+        }
+    }
+}
+
+/// A number that a document gives for weights: somebody's word, and no evaluation.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claimed {
+    /// Its decimal text, as that of a [`Metric`].
+    pub value: String,
+    /// What is said to have been measured, as `accuracy`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
+    /// The document's own words for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// On what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Task>,
+    /// Where the document says that it comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// When the document says that it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub date: Option<String>,
+}
+
+/// A document of somebody else about things here, and what it claims.
+///
+/// It has no nonce: the same document about the same things is imported once.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Import {
+    /// The document as it lay.
+    pub document: TypedId,
+    /// What it is about, sorted: weights trees, and checkpoints where they are recorded.
+    pub subjects: Vec<TypedId>,
+    /// What its reader recognised, as `model-card`.
+    pub format: String,
+    /// What it claims, in its order.
+    pub claims: Vec<Claimed>,
+}
+
+impl Record for Import {
+    const KIND: Kind = Kind::Import;
+
+    fn links(&self) -> Vec<Link> {
+        let mut links = vec![Link::new("document", self.document)];
+        links.extend(self.subjects.iter().map(|target| Link::new("subject", *target)));
+        links
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        if super::ascending(&self.subjects, |subject| (subject.kind.word(), subject.id)) {
+            Ok(())
+        } else {
+            Err("subjects are not in ascending order")
         }
     }
 }

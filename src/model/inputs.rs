@@ -108,6 +108,12 @@ pub struct LockFile {
     pub quality: String,
     /// The file's bytes.
     pub file: TypedId,
+    /// How many packages it names, without the project itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packages: Option<u64>,
+    /// How many of its lines install a directory as it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub editable: Option<u64>,
 }
 
 /// The interpreter that the command names.
@@ -120,8 +126,62 @@ pub struct Interpreter {
     pub version: String,
 }
 
-/// Software environment. A plan states what was declared, a start what it met.
+/// What was found installed for the interpreter.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Installed {
+    /// The list, as JSON: names, versions, origins, and what departs from the lock file.
+    pub file: TypedId,
+    /// How many distributions.
+    pub packages: u64,
+    /// How many the lock file requires that are not there; absent, as the next two, where it could not be compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<u64>,
+    /// How many have another version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<u64>,
+    /// How many it does not name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra: Option<u64>,
+}
+
+/// The machine that an attempt ran on, without what names one machine only.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hardware {
+    /// Release of the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// Model of the processor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<String>,
+    /// Processors that the attempt could use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<u64>,
+    /// Bytes of memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
+    /// The accelerators' driver and its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// Models of the accelerators, one for each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<String>,
+}
+
+/// What an attempt was contained in.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Container {
+    /// As `docker`.
+    pub runtime: String,
+    /// Digest of the image, as `sha256:..`, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+}
+
+/// Software environment. A plan states what was declared, a start what it met.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Environment {
     /// The lock file.
@@ -134,13 +194,33 @@ pub struct Environment {
     pub os: String,
     /// Processor family, as `x86_64`.
     pub arch: String,
+    /// What was found installed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub installed: Option<Installed>,
+    /// The machine; in what a start met only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hardware: Option<Hardware>,
+    /// The container; in what a start met only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<Container>,
+    /// How the attempt was launched, as `world_size`; in what a start met only.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub launch: BTreeMap<String, String>,
+}
+
+impl Environment {
+    /// Returns what was declared of it: without what happened to be installed, and where.
+    pub fn declared(&self) -> Self {
+        Self { installed: None, hardware: None, container: None, launch: BTreeMap::new(), ..self.clone() }
+    }
 }
 
 impl Record for Environment {
     const KIND: Kind = Kind::Environment;
 
     fn links(&self) -> Vec<Link> {
-        self.lock.iter().map(|lock| Link::new("lock", lock.file)).collect()
+        let lock = self.lock.iter().map(|lock| Link::new("lock", lock.file));
+        lock.chain(self.installed.iter().map(|found| Link::new("installed", found.file))).collect()
     }
 }
 

@@ -337,7 +337,7 @@ impl Kind {
             Self::Key => const { &[link("holder", &[Kind::Holder], One)] },
             Self::Config => const { &[link("frozen", BLOB, One), link("source", BLOB, Many)] },
             Self::Code => const { &[link("diff", BLOB, Optional)] },
-            Self::Environment => const { &[link("lock", BLOB, Optional)] },
+            Self::Environment => const { &[link("lock", BLOB, Optional), link("installed", BLOB, Optional)] },
             Self::Contract | Self::Policy => const { &[link("text", BLOB, One)] },
             Self::Benchmark => const { &[link("definition", BLOB, Optional)] },
             Self::Dataset => {

@@ -21,14 +21,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::codec::{self, Value};
 use crate::id::{self, ObjectId};
 
-pub use evidence::{Adapter, Benchmark, Binding, Checkpoint, CheckpointState, Eval, Metric, Note};
+pub use evidence::{
+    Adapter, Benchmark, Better, Binding, Checkpoint, CheckpointState, Claimed, Eval, Harness, Import, Metric,
+    Note, Reporter, Task,
+};
 pub use facts::{
     Decision, DeploymentAction, Error as FactsError, Facts, Name, NameAction, Outcome, PromotionAction, Role,
     Status, Target,
 };
 pub use inputs::{
-    About, Code, Config, Contract, Dataset, Dirt, Environment, Interpreter, LockFile, Model, Policy, Private,
-    Submodule,
+    About, Code, Config, Container, Contract, Dataset, Dirt, Environment, Hardware, Installed, Interpreter,
+    LockFile, Model, Policy, Private, Submodule,
 };
 pub use kind::{COMMON_LINKS, Count, Kind, LinkRule, StatedBy};
 pub use run::{End, Plan, Start, StartCheck};
@@ -326,6 +329,7 @@ pub fn project(kind: Kind, bytes: &[u8]) -> Result<Projection, Error> {
         Kind::Checkpoint => of::<Checkpoint>(bytes),
         Kind::Benchmark => of::<Benchmark>(bytes),
         Kind::Eval => of::<Eval>(bytes),
+        Kind::Import => of::<Import>(bytes),
         Kind::Revocation => of::<Revocation>(bytes),
         Kind::Note => of::<Note>(bytes),
         _ => {

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use crate::id::{self, LedgerId, TreeHash};
 use crate::log::merkle::CompactRange;
 
-use super::State;
 use super::pages::{Pages, Source};
 use super::table::Rows;
+use super::{Parent, State};
 
 /// Changes whenever a row or the order of tables does, so that another version's file is folded anew.
-const MAGIC: &[u8; 16] = b"ledger-state/2\n\n";
+const MAGIC: &[u8; 16] = b"ledger-state/3\n\n";
 /// Behind everything else: the length of the stamp and its digest.
 const END: usize = 8 + 32;
 
@@ -23,6 +23,12 @@ impl State {
         let ledger = self.ledger?;
         let mut stamp = Vec::with_capacity(1 << 16);
         stamp.extend_from_slice(ledger.as_bytes());
+        stamp.extend((self.parents.len() as u64).to_be_bytes());
+        for parent in &self.parents {
+            stamp.extend_from_slice(parent.ledger.as_bytes());
+            stamp.extend(parent.size.to_be_bytes());
+            stamp.extend_from_slice(parent.root.as_bytes());
+        }
         stamp.extend(self.rules.to_be_bytes());
         stamp.extend(self.size().to_be_bytes());
         for peak in self.range.peaks() {
@@ -69,6 +75,12 @@ impl State {
         if take::<32>(stamp)? != *ledger.as_bytes() {
             return None;
         }
+        let mut parents = Vec::new();
+        for _ in 0..u64::from_be_bytes(take(stamp)?) {
+            let ledger = LedgerId::from_bytes(take(stamp)?);
+            let size = u64::from_be_bytes(take(stamp)?);
+            parents.push(Parent { ledger, size, root: TreeHash::from_bytes(take(stamp)?) });
+        }
         let rules = u32::from_be_bytes(take(stamp)?);
         let size = u64::from_be_bytes(take(stamp)?);
         let mut peaks = Vec::new();
@@ -76,7 +88,7 @@ impl State {
             peaks.push(TreeHash::from_bytes(take(stamp)?));
         }
         let range = CompactRange::from_parts(size, peaks)?;
-        let mut state = Self { ledger: Some(ledger), range, rules, ..Self::default() };
+        let mut state = Self { parents, ledger: Some(ledger), range, rules, ..Self::default() };
         let mut pages = Pages::new(Box::new(source));
         let mut at = MAGIC.len() as u64;
         for table in state.tables_mut() {

@@ -190,7 +190,8 @@ struct Author<'a> {
     key: KeyId,
     holder: HolderId,
     roles: Vec<Role>,
-    index: u32,
+    /// Whether the statement is the first of the ledger's own log.
+    is_first: bool,
     ledger: Option<LedgerId>,
     nonce: Option<[u8; 16]>,
     claims: BTreeSet<TypedId>,
@@ -218,7 +219,7 @@ impl State {
             return standing;
         }
         let known = statement.payload.claims.iter().map(know).collect();
-        match self.understand(statement, known, self.size() as u32, checks) {
+        match self.understand(statement, known, self.size() == 0, checks) {
             Ok(_) => Standing::Accepted,
             Err(standing) => standing,
         }
@@ -244,7 +245,7 @@ impl State {
         parsed: Option<(&Statement<'_>, Vec<Judged<Known>>)>,
         checks: Checks,
     ) -> Standing {
-        let index = self.size() as u32;
+        let (index, is_first) = (self.places() as u32, self.size() == 0);
         self.range.push(id);
         // The same leaf twice keeps its first place and standing, and has no effect a second time: what was
         // refused there is not let in later.
@@ -254,7 +255,7 @@ impl State {
         let kid = parsed.as_ref().map(|(statement, _)| statement.kid);
         let standing = match parsed {
             None => Standing::Rejected(Reason::BadForm),
-            Some((statement, known)) => match self.understand(statement, known, index, checks) {
+            Some((statement, known)) => match self.understand(statement, known, is_first, checks) {
                 Ok((author, known)) => {
                     let (key, holder) = author;
                     self.record(statement, key, holder, &known, index);
@@ -263,7 +264,12 @@ impl State {
                 Err(standing) => standing,
             },
         };
-        if index == 0 {
+        if is_first {
+            if standing != Standing::Accepted && !self.parents.is_empty() {
+                // Nothing is taken over by a statement that may not.
+                let (parents, range) = (std::mem::take(&mut self.parents), std::mem::take(&mut self.range));
+                *self = Self { parents, range, ..Self::new() };
+            }
             self.ledger = Some(LedgerId::of_genesis(id));
         }
         let author = kid.and_then(|kid| self.key_number(kid)).unwrap_or(u32::MAX);
@@ -276,14 +282,14 @@ impl State {
         &self,
         statement: &Statement<'_>,
         known: Vec<Judged<Known>>,
-        index: u32,
+        is_first: bool,
         checks: Checks,
     ) -> Judged<((KeyId, HolderId), Vec<Known>)> {
         let payload = &statement.payload;
-        match (index, payload.ledger) {
-            (0, None) => {}
-            (0, Some(_)) | (_, None) => return reject(Reason::BadForm),
-            (_, Some(ledger)) if Some(ledger) != self.ledger => return reject(Reason::ForeignLedger),
+        match (is_first, payload.ledger) {
+            (true, None) => {}
+            (true, Some(_)) | (false, None) => return reject(Reason::BadForm),
+            (false, Some(ledger)) if Some(ledger) != self.ledger => return reject(Reason::ForeignLedger),
             _ => {}
         }
         if !checks.seen {
@@ -293,7 +299,7 @@ impl State {
             // An owner raised the rules beyond this program: what they say of this statement it cannot know.
             return Err(Standing::Unknown);
         }
-        let (holder, roles) = self.author_of(statement, index, &known)?;
+        let (holder, roles) = self.author_of(statement, is_first, &known)?;
         if !checks.signature {
             return reject(Reason::BadSignature);
         }
@@ -317,8 +323,12 @@ impl State {
         }
         let opens =
             |(n, claim): (usize, &Known)| claim.kind == if n == 0 { Kind::Genesis } else { Kind::Key };
-        if index == 0 && !claims.iter().enumerate().all(opens) {
+        if is_first && !claims.iter().enumerate().all(opens) {
             // The first statement opens the ledger and does nothing else.
+            return reject(Reason::BadForm);
+        }
+        if is_first && !self.parents.is_empty() && payload.claims.len() != 1 {
+            // Who may do what is taken over from the parent, and changed by later statements only.
             return reject(Reason::BadForm);
         }
         // One that is unknown is there all the same, so that what links to it is not rejected instead.
@@ -334,9 +344,9 @@ impl State {
             key: statement.kid,
             holder,
             roles,
-            index,
+            is_first,
             ledger: self.ledger,
-            nonce: nonce.filter(|_| index == 0),
+            nonce: nonce.filter(|_| is_first),
             claims: own.collect(),
             ended: BTreeSet::new(),
             keys: BTreeMap::new(),
@@ -354,14 +364,14 @@ impl State {
         }
     }
 
-    /// Finds the signing key's holder and roles; in statement 0 the statement itself introduces them.
+    /// Finds the signing key's holder and roles; where no ledger was before, statement 0 itself introduces them.
     fn author_of(
         &self,
         statement: &Statement<'_>,
-        index: u32,
+        is_first: bool,
         known: &[Judged<Known>],
     ) -> Judged<(HolderId, Vec<Role>)> {
-        if index > 0 {
+        if !is_first || !self.parents.is_empty() {
             let row = self.key(statement.kid).ok_or(Standing::Rejected(Reason::UnknownKey))?;
             return if row.roles.is_empty() {
                 reject(Reason::RoleNotAllowed)
@@ -394,7 +404,7 @@ impl State {
     fn judge_role(&self, author: &Author<'_>, claim: &Known) -> Judged<()> {
         let allowed = match claim.kind.stated_by() {
             StatedBy::Nobody => return reject(Reason::BadForm),
-            StatedBy::FirstStatement => author.index == 0 && author.has(Role::Owner),
+            StatedBy::FirstStatement => author.is_first && self.may_open(author),
             StatedBy::Roles(roles) => roles.iter().any(|role| author.has(*role)),
             StatedBy::RunOrOwner => {
                 let start = claim.link("start").ok_or(Standing::Rejected(Reason::BadForm))?;
@@ -410,6 +420,11 @@ impl State {
         if allowed { Ok(()) } else { reject(Reason::RoleNotAllowed) }
     }
 
+    /// Whether the author may open the ledger: one that goes on from another, by whoever appoints owners there.
+    fn may_open(&self, author: &Author<'_>) -> bool {
+        author.has(Role::Owner) || (!self.parents.is_empty() && author.has(Role::Recovery))
+    }
+
     /// Whether the author's holder stated that start or its plan, first or as a repeat.
     fn stated_run(&self, author: &Author<'_>, start: TypedId) -> bool {
         if author.claims.contains(&start) {
@@ -423,7 +438,7 @@ impl State {
 
     fn may_state_key(&self, author: &Author<'_>, claim: &Known) -> bool {
         let Facts::Key { key, holder, roles, .. } = &claim.facts else { return false };
-        if author.index == 0 {
+        if author.is_first {
             return author.has(Role::Owner);
         }
         let existing = self.key(key::thumbprint(key));
@@ -485,6 +500,13 @@ impl State {
     fn judge_facts(&self, author: &mut Author<'_>, claim: &Known) -> Judged<()> {
         match &claim.facts {
             Facts::Genesis { rules, .. } if *rules != RULES => Err(Standing::Unknown),
+            Facts::Genesis { parent, .. } => match (self.parents.last(), parent) {
+                (None, None) => Ok(()),
+                (Some(known), Some((ledger, ..))) if *ledger != known.ledger => reject(Reason::ForeignLedger),
+                (Some(known), Some((_, size, root))) if (*size, *root) == (known.size, known.root) => Ok(()),
+                // What was folded before is not what the new ledger says that it goes on from.
+                _ => reject(Reason::OtherHistory),
+            },
             Facts::Format { rules } if *rules <= self.rules => reject(Reason::BadForm),
             Facts::Key { key, holder, roles, proof } => {
                 self.judge_key(author, key, *holder, roles, proof.as_ref())
@@ -539,8 +561,8 @@ impl State {
             if holder.first_key() != kid && !introduced && !self.is_holder(holder) {
                 return reject(Reason::BadForm);
             }
-            let context = match (author.index, author.nonce, author.ledger) {
-                (0, Some(nonce), _) => nonce.to_vec(),
+            let context = match (author.is_first, author.nonce, author.ledger) {
+                (true, Some(nonce), _) => nonce.to_vec(),
                 (_, _, Some(ledger)) => ledger.as_bytes().to_vec(),
                 _ => return reject(Reason::BadForm),
             };

@@ -26,11 +26,27 @@ pub use fold::{Checks, RULES, Reason, Standing};
 pub use pages::Source;
 pub use rows::{AttemptRow, DigestRole, KeyRow, Mark, MarkTarget, NameRow, Place, RunRow};
 
+/// The ledger that another one goes on from: its log as far as it is taken over.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Parent {
+    /// Its id.
+    pub ledger: LedgerId,
+    /// Statements of its own log.
+    pub size: u64,
+    /// The root over them.
+    pub root: TreeHash,
+}
+
 /// What holds after the statements so far.
+///
+/// Statements have *places* on one line: those of the parents first, the oldest parent's from 0 on, and then
+/// those of the ledger's own log. Heads, `seen` and proofs count in one log only, so they use its indexes.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     /// Where the tables' bases lie, when they were read from a file.
     pages: Arc<Pages>,
+    /// The ledgers that this one goes on from, the oldest first.
+    parents: Vec<Parent>,
     ledger: Option<LedgerId>,
     range: CompactRange,
     rules: u32,
@@ -129,12 +145,46 @@ impl State {
         self.ledger
     }
 
-    /// Returns the number of statements folded.
+    /// Returns the number of statements folded of the ledger's own log.
     pub fn size(&self) -> u64 {
         self.range.size()
     }
 
-    /// Returns the log's root over them.
+    /// Returns the ledgers that this one goes on from, the oldest first.
+    pub fn parents(&self) -> &[Parent] {
+        &self.parents
+    }
+
+    /// Returns the place of the own log's first statement: the number of statements in the parents' logs.
+    pub fn base(&self) -> u64 {
+        self.parents.iter().map(|parent| parent.size).sum()
+    }
+
+    /// Returns the number of statements folded, those of parents included: the place that the next one gets.
+    pub fn places(&self) -> u64 {
+        self.base() + self.size()
+    }
+
+    /// Returns the state in which a ledger begins that goes on from this one: all holds, and its log is empty.
+    ///
+    /// A state before its first statement is no ledger, and is returned as it is.
+    #[must_use]
+    pub fn forked(&self) -> Self {
+        let Some(ledger) = self.ledger else { return self.clone() };
+        let mut forked = self.clone();
+        forked.parents.push(Parent { ledger, size: self.size(), root: self.root() });
+        forked.ledger = None;
+        forked.range = CompactRange::new();
+        forked
+    }
+
+    /// Whether the ledger's first statement is one that opens a ledger.
+    pub fn is_founded(&self) -> bool {
+        let first = self.ledger.map(|ledger| StatementId::from_bytes(*ledger.as_bytes()));
+        first.and_then(|first| self.statement(first)).is_some_and(|(_, said)| said == Standing::Accepted)
+    }
+
+    /// Returns the own log's root over them.
     pub fn root(&self) -> TreeHash {
         self.range.root()
     }
@@ -144,7 +194,7 @@ impl State {
         self.rules
     }
 
-    /// Finds a statement's index and standing.
+    /// Finds a statement's place and standing.
     pub fn statement(&self, id: StatementId) -> Option<(u32, Standing)> {
         let row = self.statements.get(id.as_bytes())?;
         Some((number(&row[..4]), Standing::from_number(row[4])))
@@ -315,7 +365,7 @@ impl State {
         self.registers.get(&register.key()).map(|row| Place::unpack(&row))
     }
 
-    /// Returns all marks of statements below `size`.
+    /// Returns all marks of statements at places below `size`.
     pub fn marks(&self, size: u64) -> Vec<Mark> {
         let rows = self.marks.iter().filter_map(|(key, row)| Mark::unpack(&key, row));
         let mut marks: Vec<Mark> = rows.filter(|mark| u64::from(mark.index) < size).collect();

@@ -1,15 +1,15 @@
 //! Rows of the State's tables: what is kept for a claim, key, name, run, attempt or mark, in fixed width.
 //!
-//! Numbers are big-endian, so that keys sort as numbers. A claim is kept as the index of its statement and
+//! Numbers are big-endian, so that keys sort as numbers. A claim is kept as the place of its statement and
 //! the position in it; whoever needs the statement's id reads it from the log's tiles.
 
 use crate::id::{HolderId, KeyId, ObjectId};
 use crate::model::{Kind, Role, Status, TypedId};
 
-/// A claim by its place in the log.
+/// A claim by its place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Place {
-    /// Index of the statement.
+    /// Place of the statement: its index in the log, counted on from the logs of the ledger's parents.
     pub index: u32,
     /// Position of the claim in it.
     pub position: u16,

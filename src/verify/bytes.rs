@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::capture::walk::{self, Options, Root, Tree};
+use crate::capture::walk::{self, Options, Reading, Root, Tree};
 use crate::capture::weights::{self, Weights};
 use crate::codec::MAX_RECORD;
 use crate::id::{Digests, ObjectId};
@@ -103,7 +103,9 @@ pub(super) fn check(
     progress: &(dyn Fn(u64) + Sync),
     report: &mut Report,
 ) -> Result<(), Error> {
-    let tree = walk::observe(path, &Options::new(request.digests), progress)?;
+    // Every byte is read: whoever could set the clock back could fool a cache.
+    let reading = Reading { is_mapped: request.is_mapped, cache: None };
+    let tree = walk::observe(path, &Options::new(request.digests).reading(&reading), progress)?;
     let mut sight = Sight { ledger, request, path, size, tree, weights: None, report };
     let recorded = match request.is {
         Some(id) => sight.recorded(id)?,

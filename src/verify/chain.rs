@@ -20,7 +20,7 @@ use crate::{codec, durable, model, store};
 
 use super::marks::{self, Marks};
 use super::outside;
-use super::statement::{Statements, chain_text, claim_before, fold_again};
+use super::statement::{Statements, chain_text, check_parents, claim_before, fold_again};
 use super::{Error, Finding, Report, Request, Severity, claim};
 
 /// What a plan either links or says to be none.
@@ -62,6 +62,7 @@ pub(super) fn check(
         }
     }
     chain.unasked();
+    chain.parents()?;
     chain.head()?;
     chain.trust();
     Ok(())
@@ -195,6 +196,7 @@ impl Chain<'_> {
             }
             (
                 store::Error::Damaged { .. }
+                | store::Error::Pack { .. }
                 | store::Error::TooLarge { .. }
                 | store::Error::Disk(durable::Error::NotRegular { .. }),
                 _,
@@ -369,6 +371,9 @@ impl Chain<'_> {
         }
         if let Some(repo) = &self.request.repo {
             self.report.add(outside::check_commit(repo, &code).on(id));
+            if let Some(allowed) = &self.request.signers {
+                self.report.add(outside::check_signature(repo, &code, allowed).on(id));
+            }
         }
         Ok(())
     }
@@ -382,6 +387,9 @@ impl Chain<'_> {
         if let Some(lock) = &environment.lock {
             self.blob(lock.file, "lock file")?;
             parts.push(lock.name.clone());
+        }
+        if let Some(installed) = &environment.installed {
+            self.blob(installed.file, "list of packages")?;
         }
         parts.push(format!("{} {}", environment.os, environment.arch));
         self.ok("environment", id, format!("{}, {}", id.short(), parts.join(", ")));
@@ -601,10 +609,22 @@ impl Chain<'_> {
         }
     }
 
+    /// Says which logs the ledger goes on from, and checks the statements that say so.
+    fn parents(&mut self) -> Result<(), Error> {
+        let segments = self.ledger.segments();
+        if segments.len() > 1 {
+            self.report.findings.extend(check_parents(self.ledger)?);
+        }
+        for segment in segments.iter().skip(1) {
+            self.report.findings.extend(self.statements.check(segment.first as u32)?);
+        }
+        Ok(())
+    }
+
     /// Says how far the log is known, by whose signature.
     fn head(&mut self) -> Result<(), Error> {
         let head = self.ledger.head();
-        let size = head.head().size;
+        let size = self.ledger.places();
         let live = self.state.keys().into_iter().filter(|row| row.has(Role::Log));
         let keys: Vec<PublicKey> = live.filter_map(|row| PublicKey::parse(&row.public).ok()).collect();
         match head.verify(&keys) {

@@ -101,7 +101,7 @@ pub struct Notice {
 
 /// Returns the marks that count on a claim, on its object and on the key that signed it.
 pub fn notices(ledger: &Ledger, stated: &Stated) -> Result<Vec<Notice>, ledger::Error> {
-    let marks = Marks::read(ledger, ledger.state(), ledger.head().head().size)?;
+    let marks = Marks::read(ledger, ledger.state(), ledger.places())?;
     let mut found = Vec::new();
     for mark in marks.all() {
         let what = match mark.target {
@@ -127,7 +127,7 @@ pub fn notices(ledger: &Ledger, stated: &Stated) -> Result<Vec<Notice>, ledger::
 
 /// Returns the keys that marks which count are on, with the statement from which on each is not to be relied on.
 pub fn compromised_keys(ledger: &Ledger) -> Result<BTreeMap<KeyId, u64>, ledger::Error> {
-    let marks = Marks::read(ledger, ledger.state(), ledger.head().head().size)?;
+    let marks = Marks::read(ledger, ledger.state(), ledger.places())?;
     let mut keys = BTreeMap::new();
     for mark in marks.all() {
         if let MarkTarget::Key(key) = mark.target {

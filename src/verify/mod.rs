@@ -15,6 +15,7 @@ mod statement;
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::capture::code::AllowedSigners;
 use crate::capture::{walk, weights};
 use crate::id::{Digests, LedgerId, ObjectId};
 use crate::ledger::{self, Ledger};
@@ -200,6 +201,8 @@ pub struct Request {
     pub extra: Extra,
     /// Repository in which the commit must be.
     pub repo: Option<PathBuf>,
+    /// Keys of which one must have signed that commit.
+    pub signers: Option<AllowedSigners>,
     /// Whether data and base models are read again where they were.
     pub data: bool,
     /// Ledgers that are trusted.
@@ -208,6 +211,8 @@ pub struct Request {
     pub as_of: Option<u64>,
     /// Whether trees are followed to their last node, and the log is folded again from its first statement.
     pub full: bool,
+    /// Whether large files are mapped into memory rather than read.
+    pub is_mapped: bool,
 }
 
 impl Request {
@@ -220,10 +225,12 @@ impl Request {
             digests: Digests::Blake3,
             extra: Extra::Deny,
             repo: None,
+            signers: None,
             data: false,
             trust: Vec::new(),
             as_of: None,
             full: false,
+            is_mapped: false,
         }
     }
 }
@@ -231,7 +238,7 @@ impl Request {
 /// Verifies a subject; `progress` is told of bytes as they are read, from several threads.
 pub fn verify(ledger: &Ledger, request: &Request, progress: &(dyn Fn(u64) + Sync)) -> Result<Report, Error> {
     let mut report = Report::default();
-    let known = ledger.head().head().size;
+    let known = ledger.places();
     let size = request.as_of.map_or(known, |size| size.min(known));
     match &request.subject {
         Subject::Path(path) => bytes::check(ledger, request, path, size, progress, &mut report)?,

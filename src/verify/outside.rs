@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use crate::acts::open_private_path;
-use crate::capture::code::{self, CommitCheck};
+use crate::capture::code::{self, AllowedSigners, CommitCheck, Signature};
 use crate::capture::walk::{self, Options};
 use crate::id::{Digests, ObjectId};
 use crate::ledger::{Ledger, Stated};
@@ -32,6 +32,36 @@ pub(super) fn check_commit(repo: &Path, code: &Code) -> Finding {
             (Severity::Unknown, "no-commit", format!("`{repo_name}` does not hold commit {commit}{hint}"))
         }
         Err(error) => (Severity::Unknown, "no-commit", chain_text(&error)),
+    };
+    Finding::new(severity, slug, text)
+}
+
+/// Asks for the signature of a plan's commit, by one of the keys that may sign commits.
+pub(super) fn check_signature(repo: &Path, code: &Code, allowed: &AllowedSigners) -> Finding {
+    let commit = code.commit.get(..8).unwrap_or(&code.commit);
+    let (severity, slug, text) = match code::verify_signature(repo, &code.commit, allowed) {
+        Ok(Some(Signature::Good { principals, fingerprint })) => (
+            Severity::Ok,
+            "commit-signed",
+            format!("commit {commit} is signed by {principals}, {fingerprint}"),
+        ),
+        Ok(Some(Signature::Absent)) => {
+            (Severity::Fail, "commit-unsigned", format!("commit {commit} bears no signature"))
+        }
+        Ok(Some(Signature::Wrong { reason })) => {
+            (Severity::Fail, "wrong-signature", format!("the signature of commit {commit}: {reason}"))
+        }
+        Ok(Some(Signature::Unknown { reason })) => {
+            (Severity::Unknown, "commit-signer", format!("commit {commit}: {reason}"))
+        }
+        Ok(None) => {
+            let text = format!(
+                "`{}` does not hold commit {commit} whole, so its signature is unknown",
+                repo.display()
+            );
+            (Severity::Unknown, "commit-signer", text)
+        }
+        Err(error) => (Severity::Unknown, "commit-signer", chain_text(&error)),
     };
     Finding::new(severity, slug, text)
 }

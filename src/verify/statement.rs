@@ -2,13 +2,14 @@
 //!
 //! The folded state says where to look and is not believed. The signing key is taken from the key claim that was
 //! in force at that place, whose own statement is checked the same way, back to statement 0, whose leaf hash is
-//! the ledger's id. Records and marks are checked elsewhere.
+//! the ledger's id. Where the ledger goes on from another one, its first statement names that one's id, size and
+//! root, and so on to the oldest. Records and marks are checked elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::durable;
 use crate::id::{ClaimRef, HolderId, KeyId, LedgerId, statement_id};
-use crate::ledger::{self, Ledger, Stated};
+use crate::ledger::{self, Ledger, Segment, Stated, parents};
 use crate::log::files;
 use crate::log::key::{self, PublicKey};
 use crate::log::statement::Statement;
@@ -123,15 +124,15 @@ impl<'a> Statements<'a> {
     }
 
     fn examine(&mut self, index: u32, depth: usize, signer: &mut Option<KeyId>) -> Checked<()> {
-        let size = self.ledger.head().head().size;
-        let bytes = self.ledger.log().statement(size, u64::from(index)).map_err(ledger::Error::from)?;
+        let bytes = self.ledger.statement_bytes(u64::from(index))?;
         let leaf = statement_id(&bytes);
+        let (segment, within) = self.ledger.segment(u64::from(index));
         let statement = Statement::parse(&bytes).map_err(|error| wrong("statement", chain_text(&error)))?;
         *signer = Some(statement.kid);
         self.ledger.prove_inclusion(index)?;
         let ours = match statement.payload.ledger {
-            None => index == 0 && LedgerId::of_genesis(leaf) == self.ledger.id(),
-            Some(ledger) => index > 0 && ledger == self.ledger.id(),
+            None => within == 0 && LedgerId::of_genesis(leaf) == segment.ledger,
+            Some(ledger) => within > 0 && ledger == segment.ledger,
         };
         if !ours {
             return Err(wrong("statement", "it was written for another ledger"));
@@ -182,7 +183,10 @@ impl<'a> Statements<'a> {
         let has = |role: Role| right.roles.contains(&role);
         Ok(match stated.object.kind.stated_by() {
             StatedBy::Nobody => false,
-            StatedBy::FirstStatement => stated.place.index == 0 && has(Role::Owner),
+            StatedBy::FirstStatement => {
+                let (segment, within) = self.ledger.segment(u64::from(stated.place.index));
+                within == 0 && (has(Role::Owner) || (segment.first > 0 && has(Role::Recovery)))
+            }
             StatedBy::Roles(roles) => roles.iter().any(|role| has(*role)),
             StatedBy::KeyRules | StatedBy::RevocationRules => !has(Role::Log),
             StatedBy::RunOrOwner => has(Role::Owner) || self.stated_run(stated, right)?,
@@ -211,7 +215,7 @@ impl<'a> Statements<'a> {
             return Err(Stop::Wrong(Finding::new(Severity::Unknown, "signature", text)));
         }
         if index == 0 {
-            // The first statement introduces its own author; it is trusted by its hash, which is the ledger's id.
+            // The first statement of all introduces its own author; it is trusted by its hash, which is the ledger's id.
             let mut own = statement.payload.claims.iter().filter(|claim| claim.kind == Kind::Key.word());
             let right = own.find_map(|claim| right_of(&Facts::decode(Kind::Key, &claim.facts).ok()?, kid));
             return right.ok_or_else(|| wrong("signature", format!("it does not introduce key {kid}")));
@@ -246,8 +250,7 @@ impl<'a> Statements<'a> {
 
     /// Returns the claim that a decision replaced.
     fn prev_of(&self, place: Place) -> Checked<Option<Place>> {
-        let size = self.ledger.head().head().size;
-        let bytes = self.ledger.log().statement(size, u64::from(place.index)).map_err(ledger::Error::from)?;
+        let bytes = self.ledger.statement_bytes(u64::from(place.index))?;
         let statement = Statement::parse(&bytes).map_err(|error| wrong("statement", chain_text(&error)))?;
         let claim = statement.payload.claims.get(usize::from(place.position));
         let prev: Option<ClaimRef> = claim.and_then(|claim| claim.prev);
@@ -268,20 +271,66 @@ pub(super) fn claim_before(state: &State, id: TypedId, size: u64) -> Option<Plac
 
 /// Folds the whole log from its first statement with all signatures, believing no State file.
 pub(super) fn fold_again(ledger: &Ledger, report: &mut Report) -> Result<State, Error> {
-    let head = ledger.head().head();
-    let (mut state, mut tiles) = (State::new(), MemoryTiles::new());
-    ledger.log().statements::<ledger::Error>(head.size, 0, &mut |_, entries| {
-        tiles.extend(entries.iter().map(|entry| crate::id::statement_id(entry)));
-        let mut root_at = |size| tree::root_at(&tiles, size).map_err(files::Error::from);
-        state::advance(&mut state, entries, Signatures::Check, &mut root_at).map_err(ledger::Error::Log)?;
-        Ok(())
-    })?;
-    let finding = if state.root() == head.root {
-        let text = format!("all {} statements folded again, every signature checked", head.size);
-        Finding::new(Severity::Ok, "fold", text)
-    } else {
-        Finding::new(Severity::Damaged, "log", "the log's statements and its tree head disagree")
-    };
-    report.add(finding);
+    let mut state = State::new();
+    for (at, Segment { log, size, root, .. }) in ledger.segments().into_iter().enumerate() {
+        if at > 0 {
+            state = state.forked();
+        }
+        let mut tiles = MemoryTiles::new();
+        log.statements::<ledger::Error>(size, 0, &mut |_, entries| {
+            tiles.extend(entries.iter().map(|entry| crate::id::statement_id(entry)));
+            let mut root_at = |size| tree::root_at(&tiles, size).map_err(files::Error::from);
+            state::advance(&mut state, entries, Signatures::Check, &mut root_at)
+                .map_err(ledger::Error::Log)?;
+            Ok(())
+        })?;
+        if state.root() != root {
+            let text = "the log's statements and its tree head disagree";
+            report.add(Finding::new(Severity::Damaged, "log", text));
+            return Ok(state);
+        }
+    }
+    let text = format!("all {} statements folded again, every signature checked", state.places());
+    report.add(Finding::new(Severity::Ok, "fold", text));
     Ok(state)
+}
+
+/// Follows the first statements from this ledger's to the oldest, each of which names the log before it.
+///
+/// Hashes alone bind them, so what stands under the root of a parent is as sure as the ledger's id.
+pub(super) fn check_parents(ledger: &Ledger) -> Result<Vec<Finding>, Error> {
+    let segments = ledger.segments();
+    let mut findings = Vec::new();
+    for (at, segment) in segments.iter().enumerate().rev() {
+        let wrong = |text: &str| {
+            let finding = Finding::new(Severity::Damaged, "parent", text);
+            finding.at(format!("statement {}", segment.first))
+        };
+        let first = match segment.log.statement(segment.size, 0) {
+            Ok(first) => first,
+            Err(files::Error::Disk(error)) if !is_about_content(&error) => {
+                return Err(ledger::Error::from(error).into());
+            }
+            Err(error) => {
+                findings.push(wrong(&chain_text(&error)));
+                break;
+            }
+        };
+        if LedgerId::of_genesis(statement_id(&first)) != segment.ledger {
+            findings.push(wrong("it is not the first statement of the ledger whose log it opens"));
+            break;
+        }
+        let before = at.checked_sub(1).and_then(|before| segments.get(before)).map(Segment::as_parent);
+        if parents::named(&first) != before {
+            findings.push(wrong("it names another log to go on from than the one that stands before it"));
+            break;
+        }
+        if let Some(before) = before {
+            let (child, parent) = (segment.ledger.to_hex(), before.ledger.to_hex());
+            let text =
+                format!("ledger {} goes on from {} at {} statements", &child[..8], &parent[..8], before.size);
+            findings.push(Finding::new(Severity::Ok, "parent", text));
+        }
+    }
+    Ok(findings)
 }

@@ -1,53 +1,41 @@
 """What a checkpoint came from, in the words of `ledger trace`; the ledger has been checked before."""
 import shlex
 
-from records import TABLE, read_record
+from records import read_record, typed
 
-BELOW = {"checkpoint": ("start", "parent"), "start": ("plan", "environment"), "plan": ("config", "code", "environment")}
+BELOW = {"checkpoint": ("start", "parent"), "start": ("plan", "environment"),
+         "plan": ("config", "code", "environment")}
+LABELS = {
+    "checkpoint": lambda record: [record.get("path"), f"step {record['step']}" if "step" in record else ""],
+    "plan": lambda record: [record.get("name"), record["status"], f"`{shlex.join(record.get('argv', []))}`"],
+    "code": lambda record: [f"commit {record.get('commit', '')[:8]}"],
+    "environment": lambda record: [" ".join(map(record.get("interpreter", {}).get, ("name", "version")))
+                                   if "interpreter" in record else "", record.get("lock", {}).get("name")],
+    "end": lambda record: [record.get("status")],
+}
 
-class Lineage:
-    def __init__(self, ledger):
-        self.objects, self.fold, self.told, self.lines = ledger.objects, ledger.fold, set(), []
-
-    def record(self, kind, identity):
-        content = self.objects.get(identity)
-        return read_record(kind, content) if content is not None else {}
-
-    def paths(self, plan):
-        """Where its inputs lay. It stands beside the claim, since it says something about a machine."""
-        claims = [claim for statement in self.fold.statements if statement for claim in statement.claims]
-        links = [link for claim in claims if claim["object"] == plan for link in claim["links"]]
-        beside = [other for role, _, other in links if role == "private"]
-        return self.record("private", beside[0]).get("paths", {}) if beside else {}
-
-    def label(self, kind, identity, record, path):
-        if kind == "checkpoint":
-            return [record.get("path"), f"step {record['step']}" if "step" in record else ""]
-        if kind == "plan":
-            return [record.get("name"), self.fold.status(identity), f"`{shlex.join(record.get('argv', []))}`"]
-        if kind == "code":
-            return [f"commit {record.get('commit', '')[:8]}"]
-        if kind == "environment":
-            tool = record.get("interpreter")
-            return [f"{tool['name']} {tool['version']}" if tool else "", record.get("lock", {}).get("name")]
-        return [record.get("status") if kind == "end" else path]
-
-    def tell(self, depth, role, kind, identity, path=None):
-        record, again = self.record(kind, identity), "(as above)" if identity in self.told else ""
-        label = ", ".join(filter(None, self.label(kind, identity, record, path)))
-        said = [role, f"{TABLE[kind].prefix}:{identity.hex()[:8]}", label, again]
-        self.lines.append("  " * depth + "  ".join(filter(None, said)))
-        if again:
-            return
-        self.told.add(identity)
-        paths = self.paths(identity) if kind == "plan" else {}
-        for part, why in record.get("none", {}).items():
-            self.lines.append("  " * (depth + 1) + f"{part}  none ({why})")
-        for below in BELOW.get(kind, ()):
-            if below in record:
-                self.tell(depth + 1, below, *record[below], paths.get(f"{below} 0"))
-        for sort in ("data", "base") if kind == "plan" else ():
-            for word, other in record.get(sort, ()):
-                self.tell(depth + 1, f"{sort} {word}", *other, paths.get(f"{sort} {word}"))
-        if kind == "start" and self.fold.attempts[identity].end:
-            self.tell(depth + 1, "end", "end", self.fold.attempts[identity].end)
+def lineage(ledger, what, role="", path=None, depth="", told=()):
+    """Its lines. An object that was told before is not told again."""
+    told, kind, state = told or set(), what[0], ledger.fold.state
+    def record_of(what):
+        content = ledger.objects.get(what[1])
+        return read_record(what[0], content) if content is not None else {}
+    record, paths = record_of(what), {}
+    if kind == "plan":  # where its inputs lay stands beside the claim, since that is about a machine
+        record["status"] = state.status(what)
+        claims = [claim for statement in ledger.fold.statements if statement for claim in statement.claims]
+        beside = [claim.to["private"] for claim in claims if claim.what == what and "private" in claim.to]
+        paths = record_of(beside[0]).get("paths", {}) if beside else {}
+    label = LABELS.get(kind, lambda record: [path])(record)
+    said = [role, typed(*what)[:-56], ", ".join(filter(None, label)), "(as above)" if what in told else ""]
+    yield depth + "  ".join(filter(None, said))
+    if what not in told:
+        told.add(what)
+        yield from (f"{depth}  {part}  none ({why})" for part, why in record.get("none", {}).items())
+        below = [(part, record[part], f"{part} 0") for part in BELOW.get(kind, ()) if part in record]
+        for part in ("data", "base") if kind == "plan" else ():
+            below += [(f"{part} {word}", other, f"{part} {word}") for word, other in record.get(part, ())]
+        for part, other, at in below:
+            yield from lineage(ledger, tuple(other), part, paths.get(at), depth + "  ", told)
+        if kind == "start" and state.attempts[what].end:
+            yield from lineage(ledger, state.attempts[what].end, "end", None, depth + "  ", told)

@@ -1,97 +1,89 @@
-"""Tiles, tree heads and receipts (log.md); not what the entries say, which is in fold.py."""
-import base64
+"""Tiles, tree heads and head files (log.md); not what the entries say, which is in statements.py."""
 import re
+from base64 import b64decode, b64encode
 from collections import namedtuple
 
-from encoding import Malformed, decode, encode, sha256, signed_by, to_be_signed
-from records import data, fields, many, text, uint
-from statements import leaf_hash, one
+from encoding import ONE, U64, Refused, decode, encode, fits, leaf_hash, require, sha256, signed_by
+from encoding import to_be_signed
 
-NOTE = re.compile(r"((lineage-ledger/[0-9a-f]{64})\n([1-9][0-9]{0,18})\n([A-Za-z0-9+/]{43}=)\n)\n((?:[^\n]+\n){1,100})")
-SIGNATURE = re.compile("\u2014 ([^ +]+) ([A-Za-z0-9+/]+={0,2})")
-HEAD_FILE = fields(v=one, note=text, extends=uint(), receipt=data(), statements=many(data(), 1, 4096))
+LINE = "\u2014 ([^ +\0-\x1f\x7f-\x9f]+) ([A-Za-z0-9+/]+={0,2})\n"
+TEXT = "(lineage-ledger/[0-9a-f]{64})\n([1-9][0-9]{0,18})\n([A-Za-z0-9+/]{43}=)\n"
+HEAD_FILE = dict(v=ONE, note=str, extends=U64, receipt=bytes, statements=[bytes])
+Head = namedtuple("Head", "origin size root signed lines")
 
-def root_of(hashes: list) -> bytes:
-    """The root over neighbours of one height: pairs are joined upwards, and an odd one waits at the right."""
-    while len(hashes) > 1:
-        odd = hashes[len(hashes) // 2 * 2:]
-        hashes = [sha256(b"\1", left, right) for left, right in zip(hashes[::2], hashes[1::2])] + odd
-    return hashes[0] if hashes else sha256(b"")
+class Tree:
+    """Over leaf hashes, which may grow in number."""
+    def __init__(self, leaves=()):
+        self.leaves, self.known = list(leaves), {}
 
-def grouped(number: int) -> str:
-    groups = f"{number:,}".split(",")
-    return "/".join(["x" + group.zfill(3) for group in groups[:-1]] + [groups[-1].zfill(3)])
+    def root(self, end, start=0):
+        """The root over some leaves; they are split at the largest power of two below their number."""
+        if end - start < 2:
+            return self.leaves[start] if end > start else sha256(b"")
+        if (start, end) not in self.known:
+            middle = start + (1 << (end - start - 1).bit_length() - 1)
+            self.known[start, end] = sha256(b"\1", self.root(middle, start), self.root(end, middle))
+        return self.known[start, end]
 
-def tile_of(path: str):
-    """Level, number and width out of the path of a tile or bundle; None for other paths."""
-    name = re.fullmatch(r"log/tile/([0-7]|entries)((?:/x\d{3})*/\d{3})(?:\.p/([1-9]\d{0,2}))?", path, re.ASCII)
-    if name and int(name[3] or 0) < 256:
-        return name[1], int(re.sub("[/x]", "", name[2])), int(name[3] or 256)
-    return None
+def grouped(number):
+    *groups, last = f"{number:,}".split(",")
+    return "/".join(["x" + group.zfill(3) for group in groups] + [last.zfill(3)])
 
-def split_tile(content: bytes) -> list:
-    return [content[at:at + 32] for at in range(0, len(content), 32)]
+def number_of(path):
+    return int(re.sub("[/x]", "", path))
 
-def split_bundle(content: bytes, width: int) -> list:
-    entries, at = [], 0
-    for number in range(width):
-        size = 2 + int.from_bytes(content[at:at + 2], "big")
-        if len(content) < at + size:
-            raise Malformed(f"the bundle ends inside entry {number} of {width}")
-        entries.append(content[at + 2:at + size])
-        at += size
-    if at < len(content):
-        raise Malformed(f"{len(content) - at} bytes follow the {width} entries of the bundle")
-    return entries
+def tile_of(path):
+    """Name, number and width out of the path of a tile or bundle; nothing for other paths."""
+    name = re.fullmatch(r"log/tile/([0-7]|entries)((?:/x[0-9]{3})*/[0-9]{3})(?:\.p/([1-9][0-9]{0,2}))?", path)
+    return (name[1], number_of(name[2]), int(name[3] or 256)) if name and int(name[3] or 0) < 256 else ()
 
-class Head(namedtuple("Head", "origin size root signed lines")):
-    def signers(self, log_keys: dict) -> list:
-        """Those of the keys that signed it. A line that is one of theirs and does not verify is a forgery."""
-        found = []
-        for name, stamp in self.lines:
-            theirs = {kid: public for kid, public in log_keys.items()
-                      if name == self.origin and stamp[:4] == sha256(name.encode(), b"\n\1", public)[:4]}
-            by = [kid for kid, public in theirs.items() if signed_by(public, self.signed, stamp[4:])]
-            if theirs and not by:
-                raise Malformed("a signature by a key of the log does not hold")
-            found += by
-        if not found:
-            raise Malformed("no signature is by a key that may sign for this log")
-        return found
+def parts_of(name, content, width):
+    """The hashes of a tile, or the entries of a bundle."""
+    parts, size = [], 32
+    while content and len(parts) < width:
+        if name == "entries":
+            size, content = int.from_bytes(content[:2], "big"), content[2:]
+        require(len(content) >= size, f"it ends inside part {len(parts)} of {width}")
+        parts, content = parts + [content[:size]], content[size:]
+    require(len(parts) == width and not content, f"it has not the bytes of {width} parts")
+    return parts
 
-def read_head(content: bytes) -> Head:
+def read_head(content):
     try:
-        note = content.decode()
-        match = NOTE.fullmatch(note)
-        lines = [SIGNATURE.fullmatch(line) for line in match[5].split("\n")[:-1]]
-        if len(content) > 1_000_000 or re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", note):
-            raise ValueError
-        root = base64.b64decode(match[4])
-        if base64.b64encode(root).decode() != match[4]:
-            raise ValueError
-        stamps = [(line[1], base64.b64decode(line[2], validate=True)) for line in lines]
-    except (ValueError, TypeError):
-        raise Malformed("not a signed tree head") from None
-    return Head(match[2], int(match[3]), root, match[1].encode(), stamps)
+        text, lines = re.fullmatch(f"({TEXT})\n((?:{LINE}){{1,100}})", content.decode()).group(1, 5)
+        origin, size, root = re.fullmatch(TEXT, text).groups()
+        signatures = [(name, b64decode(stamp, validate=True)) for name, stamp in re.findall(LINE, lines)]
+    except (ValueError, AttributeError):
+        raise Refused("not a signed tree head") from None
+    require(b64encode(b64decode(root)).decode() == root, "its root is not in base64 as it must be")
+    return Head(origin, int(size), b64decode(root), text.encode(), signatures)
 
-def check_commit(content: bytes, extends: int, published: Head, leaves: list, fold):
+def signers_of(head, log_keys):
+    """Those of the keys that signed it. A line that is one of theirs and does not verify is a forgery."""
+    found = set()
+    for name, stamp in head.lines:
+        theirs = {kid for kid, public in log_keys.items()
+                  if name == head.origin and stamp[:4] == sha256(name.encode(), b"\n\1", public)[:4]}
+        signed = {kid for kid in theirs if signed_by(log_keys[kid], head.signed, stamp[4:])}
+        require(signed or not theirs, "a signature by a key of the log does not hold")
+        found |= signed
+    require(found, "no signature is by a key that may sign for this log")
+    return found
+
+def check_commit(content, extends, leaves, fold):
     """A head file against the log of these leaves; `fold` is None where they could not be folded."""
     commit = decode(content, limit=17 << 20)
-    if not HEAD_FILE(commit) or commit["extends"] != extends:
-        raise Malformed("not a head file of this size")
-    head, batch = read_head(commit["note"].encode()), [leaf_hash(statement) for statement in commit["statements"]]
-    size = extends + len(batch)
-    if extends < len(leaves) and batch != leaves[extends:size]:
-        raise Malformed("its statements are not those in the log")
-    if extends <= len(leaves) and head[:3] != (published.origin, size, root_of(leaves[:extends] + batch)):
-        raise Malformed("its head is not one of this log")
+    require(fits(HEAD_FILE, commit) and commit["extends"] == extends, "not a head file of this size")
+    require(1 <= len(commit["statements"]) <= 4096, "a batch of no statements, or of too many")
+    head, batch = read_head(commit["note"].encode()), list(map(leaf_hash, commit["statements"]))
+    size, signature = extends + len(batch), commit["receipt"][-64:]
+    require(extends >= len(leaves) or batch == leaves[extends:size], "its statements are not in the log")
+    tree = Tree(leaves[:extends] + batch)
+    require(extends > len(leaves) or head[:3] == (f"lineage-ledger/{leaves[0].hex()}", size, tree.root(size)),
+            "its head is not one of this log")
     if fold and size <= len(leaves):
-        log_keys = fold.log_keys[size]
-        for kid in head.signers(log_keys):
-            # All of a receipt but its signature follows from the key, so it is built anew and nothing is parsed.
-            protected = encode({1: -8, 4: kid, 395: 1})
-            start = b"\xd2\x84" + encode(protected) + b"\xa0\xf6\x58\x40"
-            if commit["receipt"][:-64] == start and signed_by(
-                    log_keys[kid], to_be_signed(protected, head.root), commit["receipt"][-64:]):
-                return
-        raise Malformed("its receipt is not by the key that signed the head")
+        # All of a receipt but its signature follows from the key, so it is built anew and compared.
+        made = {kid: encode({1: -8, 4: kid, 395: 1}) for kid in signers_of(head, fold.log_keys[size])}
+        require(any(commit["receipt"] == b"\xd2\x84" + encode(header) + b"\xa0\xf6\x58\x40" + signature
+                    and signed_by(fold.log_keys[size][kid], to_be_signed(header, head.root), signature)
+                    for kid, header in made.items()), "its receipt is not by a key that signed the head")

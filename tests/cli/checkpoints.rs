@@ -111,13 +111,13 @@ fn a_pointer_in_place_of_weights_is_refused_whatever_is_asked_for() {
     let (_world, kim) = with(&["lfs-pointer/model"]);
     let flags = ["record", "checkpoint", "lfs-pointer/model", "--run", "none"];
     let refused = kim.run(&flags);
-    refused.fails(4, "not-fetched");
+    refused.fails(4, "pointer");
     refused.matches("checkpoints/refused-lfs-pointer");
-    kim.run(&[&flags[..], &["--incomplete"]].concat()).fails(4, "not-fetched");
+    kim.run(&[&flags[..], &["--incomplete"]].concat()).fails(4, "pointer");
     kim.lay("dvc/model.safetensors.dvc", b"outs:\n- md5: 1\n");
     kim.lay("dvc/config.json", b"{}");
     let refused = kim.run(&["record", "checkpoint", "dvc", "--run", "none"]);
-    refused.fails(4, "not-fetched");
+    refused.fails(4, "pointer");
     assert!(refused.stderr.contains("\nhint: dvc pull\n"), "{refused:?}");
     assert_eq!(kim.ok(&["ls", "checkpoints", "--ids"]), "");
 }

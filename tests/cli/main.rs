@@ -7,6 +7,10 @@
 
 mod backup;
 mod checkpoints;
+mod configs;
+mod datasets;
+mod environments;
+mod fork;
 mod freeze;
 mod golden;
 mod help;
@@ -14,6 +18,7 @@ mod init;
 mod join;
 mod keep;
 mod keys;
+mod packs;
 mod plumbing;
 mod prove;
 mod questions;

@@ -4,8 +4,12 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use ledger::capture::code::{CodeState, CommitCheck, Dirt, Error, Observed, observe, untracked, verify};
+use ledger::capture::code::{
+    AllowedSigners, CodeState, CommitCheck, Dirt, Error, Observed, Signature, observe, untracked, verify,
+    verify_signature,
+};
 use ledger::id::object_id;
 
 use crate::scene::*;
@@ -482,5 +486,95 @@ fn a_false_git(test: &str, script: &str) {
         for name in ["sha256", "reftable"] {
             assert!(matches!(observe(&dir.join(name)), Observed::Unknown { .. }), "{name}");
         }
+    });
+}
+
+/// Judges `HEAD` with the allowed signers given, and asks git the same.
+fn judged(repo: &Path, allowed: &str) -> Signature {
+    let file = repo.join(".git/allowed");
+    fs::write(&file, allowed).unwrap();
+    let commit = git_line(repo, &["rev-parse", "HEAD"]);
+    let signature =
+        verify_signature(repo, &commit, &AllowedSigners::parse(allowed).unwrap()).unwrap().expect("is whole");
+    let setting = format!("gpg.ssh.allowedSignersFile={}", file.display());
+    let git = Command::new("git")
+        .arg("-C")
+        .arg(repo)
+        .args(["-c", &setting, "verify-commit", &commit])
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .envs(bare_environment(repo))
+        .output()
+        .unwrap();
+    let is_good = matches!(signature, Signature::Good { .. });
+    assert_eq!(is_good, git.status.success(), "{signature:?}, git: {}", String::from_utf8_lossy(&git.stderr));
+    signature
+}
+
+#[test]
+fn a_commits_signature_is_judged_as_git_judges_it() {
+    hermetic("repositories::a_commits_signature_is_judged_as_git_judges_it", |dir| {
+        let key = |name: &str, kind: &[&str]| {
+            let path = dir.join(name);
+            let made = Command::new("ssh-keygen")
+                .args(kind)
+                .args(["-q", "-N", "", "-C", "", "-f"])
+                .arg(&path)
+                .output();
+            assert!(made.unwrap().status.success());
+            let public = fs::read_to_string(path.with_extension("pub")).unwrap();
+            (path.with_extension("pub").to_str().unwrap().to_owned(), public.trim().to_owned())
+        };
+        let (signing, kim) = key("kim", &["-t", "ed25519"]);
+        let (rsa_signing, rsa) = key("rsa", &["-t", "rsa"]);
+        let (_, other) = key("other", &["-t", "ed25519"]);
+        let sign = |repo: &Path, with: &str| {
+            let key = format!("user.signingkey={with}");
+            git(
+                repo,
+                &["-c", "gpg.format=ssh", "-c", &key, "commit", "-q", "-S", "--amend", "-m", "a\n\ngpgsig b"],
+            );
+        };
+        for (kind, init, _) in KINDS {
+            let repo = repository(&dir.join(kind), init);
+            let allowed = format!("# the lab\n\nkim@example.org namespaces=\"git\" {kim}\n");
+            assert_eq!(judged(&repo, &allowed), Signature::Absent, "{kind}");
+            sign(&repo, &signing);
+            match judged(&repo, &allowed) {
+                Signature::Good { principals, fingerprint } => {
+                    assert_eq!(principals, "kim@example.org", "{kind}");
+                    assert!(fingerprint.starts_with("SHA256:"), "{kind}");
+                }
+                wrong => panic!("{kind}: {wrong:?}"),
+            }
+            // The commits of this scene are of 2001-09-09; each line would admit the key but for one word.
+            for line in [
+                format!("kim@example.org {other}"),
+                format!("kim@example.org namespaces=\"file\" {kim}"),
+                format!("kim@example.org cert-authority {kim}"),
+                format!("kim@example.org valid-after=\"20020101Z\" {kim}"),
+                format!("kim@example.org valid-before=\"20000101Z\" {kim}"),
+            ] {
+                assert!(matches!(judged(&repo, &line), Signature::Unknown { .. }), "{kind}: {line}");
+            }
+            let between =
+                format!("kim@example.org valid-after=\"20010101Z\",valid-before=\"20020101Z\" {kim}");
+            assert!(matches!(judged(&repo, &between), Signature::Good { .. }), "{kind}");
+
+            // The same signature under another message.
+            let signed = git(&repo, &["cat-file", "commit", "HEAD"]);
+            let forged = String::from_utf8(signed).unwrap().replace("gpgsig b", "gpgsig c");
+            fs::write(repo.join(".git/forged"), forged).unwrap();
+            let id = git_line(&repo, &["hash-object", "-t", "commit", "-w", ".git/forged"]);
+            git(&repo, &["update-ref", "HEAD", &id]);
+            assert!(matches!(judged(&repo, &allowed), Signature::Wrong { .. }), "{kind}");
+        }
+        // What is not checked here is not called good, even where git would.
+        let repo = repository(&dir.join("rsa-signed"), &[]);
+        sign(&repo, &rsa_signing);
+        let commit = git_line(&repo, &["rev-parse", "HEAD"]);
+        let allowed = AllowedSigners::parse(&format!("kim@example.org {rsa}")).unwrap();
+        let signature = verify_signature(&repo, &commit, &allowed).unwrap();
+        assert!(matches!(signature, Some(Signature::Unknown { .. })), "{signature:?}");
     });
 }

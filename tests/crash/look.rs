@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ledger::durable::fault::FaultDisk;
 use ledger::durable::{Disk, outside};
 use ledger::fsck;
-use ledger::id::StatementId;
+use ledger::id::{StatementId, object_id};
 use ledger::ledger::{Error, Home, Ledger, Outcome};
 use ledger::log::note::SignedHead;
 use ledger::model::{Kind, TypedId};
@@ -16,7 +16,7 @@ use ledger::state::Standing;
 use ledger::verify::Severity;
 
 use crate::people::{Person, found, open};
-use crate::story::{KEY, PIN, TRUST, Told, key_text, manifest, run_dir, write};
+use crate::story::{KEY, PIN, TRUST, Told, key_text, manifest, packed, run_dir, write};
 
 /// What was found wrong: one phrase for the table, and what exactly.
 pub(crate) struct Wrong {
@@ -56,6 +56,9 @@ pub(crate) fn look(dir: &Path, told: &Told) -> Result<(), Wrong> {
     }
     if let Some(id) = told.stored {
         ledger.bytes(id).map_err(|error| wrong("stored weights are gone", error))?;
+    }
+    for object in packed().filter(|_| told.packed) {
+        ledger.bytes(object_id(&object)).map_err(|error| wrong("an acknowledged object is gone", error))?;
     }
     let bens = |ledger: &Ledger| ledger.state().key(ben.author.public().thumbprint());
     if told.joined && bens(&ledger).is_none() {

@@ -41,9 +41,9 @@ impl Story {
         let counting = Arc::new(FaultDisk::counting(dir.path()));
         let mut told = Told::default();
         tell(&counting, dir.path(), &mut told).unwrap();
-        assert_eq!((told.accepted.len(), told.queued.len(), told.revoked), (6, 1, true), "{told:?}");
+        assert_eq!((told.accepted.len(), told.queued.len(), told.revoked), (7, 1, true), "{told:?}");
         // Genesis comes before the first that was told, and what was queued has been ordered since.
-        assert_eq!(told.remembered, 8);
+        assert_eq!(told.remembered, 9);
         look(dir.path(), &told).unwrap();
         let operations = counting.operations();
         Self { points: sync_points(&operations), operations, processes: told.processes }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ledger::acts::{self, CheckpointRequest, RunFiles, Whose};
+use ledger::capture::walk::Reading;
 use ledger::durable::fault::FaultDisk;
 use ledger::durable::{Created, Disk, outside};
 use ledger::id::{ObjectId, StatementId};
@@ -40,6 +41,8 @@ pub(crate) struct Told {
     pub(crate) queued: Vec<StatementId>,
     pub(crate) joined: bool,
     pub(crate) run_files: bool,
+    /// Objects that came together, so that they share a file.
+    pub(crate) packed: bool,
     /// Weights that were stored.
     pub(crate) stored: Option<ObjectId>,
     pub(crate) revoked: bool,
@@ -113,6 +116,11 @@ fn revoke(ledger: &mut Ledger, key: &SigningKey, signer: &Signer<'_>) -> Result<
     tx.commit(signer)
 }
 
+/// As many small objects as are packed.
+pub(crate) fn packed() -> impl Iterator<Item = Vec<u8>> {
+    (0..64u8).map(|n| vec![n; 9])
+}
+
 /// The run of the story.
 pub(crate) fn run() -> TypedId {
     encode(&plan(1)).unwrap().id
@@ -154,6 +162,13 @@ pub(crate) fn tell(counted: &Arc<FaultDisk>, dir: &Path, told: &mut Told) -> Res
     acts::restore_run_files(&hers, run, &RunFiles { dir: run_dir(dir) })?;
     told.run_files = true;
 
+    let mut tx = hers.transaction();
+    stage(&mut tx, 3)?;
+    tx.put_objects(packed());
+    let many = tx.commit(&kim.at(12))?;
+    told.hear(&hers, &many);
+    told.packed = true;
+
     // Ben has a log key and orders for himself, then he comes without it and somebody else has to.
     told.processes.push((counted.operations().len(), "his"));
     let mut his = open(disk, dir)?;
@@ -179,7 +194,7 @@ pub(crate) fn tell(counted: &Arc<FaultDisk>, dir: &Path, told: &mut Told) -> Res
         parent: None,
         store: true,
         name: None,
-        incomplete: false,
+        reading: Reading::default(),
     };
     let recorded = acts::record_checkpoint(&mut hers, &request, &kim.at(15), &|_| (), &mut entropy)?;
     told.hear(&hers, recorded.outcome.as_ref().ok_or(Error::Genesis)?);

@@ -127,8 +127,12 @@ impl Project {
             let source = tx.put_blob(b"lr: 0.1\n".to_vec());
             let config = tx.put(&Config { frozen, sources: vec![source] }).unwrap().id;
             let interpreter = Some(Interpreter { name: "CPython".into(), version: "3.11.7".into() });
-            let environment =
-                Environment { lock: None, interpreter, os: "linux".into(), arch: "x86_64".into() };
+            let environment = Environment {
+                interpreter,
+                os: "linux".into(),
+                arch: "x86_64".into(),
+                ..Environment::default()
+            };
             let plan = Plan {
                 nonce: Some(Fixed([3; 16])),
                 name: None,

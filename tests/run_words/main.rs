@@ -11,6 +11,8 @@ mod frozen;
 mod mode;
 mod scene;
 mod secrets;
+mod settle;
 #[path = "../cli/support.rs"]
 #[expect(dead_code, reason = "snapshots are for the tests of words")]
 mod support;
+mod watch;

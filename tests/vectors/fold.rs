@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 use super::scene::{Keys, TIME, holder};
 
 /// A statement with the reason why it stands in this log, and what the fold says of it.
-struct Case {
-    what: &'static str,
-    bytes: Vec<u8>,
-    standing: &'static str,
+pub(crate) struct Case {
+    pub(crate) what: &'static str,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) standing: &'static str,
 }
 
 /// The log so far.
@@ -32,7 +32,12 @@ struct Script {
     roots: Vec<TreeHash>,
 }
 
-fn claim(kind: Kind, seed: &str, links: &[(&'static str, TypedId)], facts: &Facts) -> Claim<'static> {
+pub(crate) fn claim(
+    kind: Kind,
+    seed: &str,
+    links: &[(&'static str, TypedId)],
+    facts: &Facts,
+) -> Claim<'static> {
     // The fold reads no object, so any bytes will do.
     let bytes = format!("{kind} {seed}").into_bytes();
     let link = |(role, target): &(&'static str, TypedId)| Link {
@@ -57,7 +62,12 @@ fn id(kind: Kind, seed: &str) -> TypedId {
     TypedId::new(kind, object_id(format!("{kind} {seed}").as_bytes()))
 }
 
-fn key_claim(key: &SigningKey, of: HolderId, roles: &[Role], ctx: Option<&[u8]>) -> Claim<'static> {
+pub(crate) fn key_claim(
+    key: &SigningKey,
+    of: HolderId,
+    roles: &[Role],
+    ctx: Option<&[u8]>,
+) -> Claim<'static> {
     let public = key.public();
     let facts = Facts::Key {
         key: *public.as_bytes(),
@@ -90,29 +100,30 @@ fn named(text: &str) -> Facts {
     Facts::Named { name: Some(name(text)) }
 }
 
-fn checkpoint(seed: &str, facts: &Facts) -> Claim<'static> {
+pub(crate) fn checkpoint(seed: &str, facts: &Facts) -> Claim<'static> {
     let links = [("full", id(Kind::Tree, seed)), ("weights", id(Kind::Tree, "weights"))];
     claim(Kind::Checkpoint, seed, &links, facts)
 }
 
-fn plan(seed: &str) -> Claim<'static> {
+pub(crate) fn plan(seed: &str) -> Claim<'static> {
     claim(Kind::Plan, seed, &[("manifest", id(Kind::Blob, "m"))], &Facts::Named { name: None })
 }
 
-fn start(seed: &str, plan: &str) -> Claim<'static> {
+pub(crate) fn start(seed: &str, plan: &str) -> Claim<'static> {
     claim(Kind::Start, seed, &[("plan", id(Kind::Plan, plan))], &Facts::None)
 }
 
-fn end(seed: &str, start: &str) -> Claim<'static> {
+pub(crate) fn end(seed: &str, start: &str) -> Claim<'static> {
     let facts = Facts::End { status: Status::Completed };
     claim(Kind::End, seed, &[("start", id(Kind::Start, start))], &facts)
 }
 
-fn note(seed: &str) -> Claim<'static> {
+pub(crate) fn note(seed: &str) -> Claim<'static> {
     claim(Kind::Note, seed, &[("subject", id(Kind::Blob, "anything"))], &Facts::None)
 }
 
-const EVERYTHING: [Role; 5] = [Role::Owner, Role::Author, Role::Evaluator, Role::Reviewer, Role::Approver];
+pub(crate) const EVERYTHING: [Role; 5] =
+    [Role::Owner, Role::Author, Role::Evaluator, Role::Reviewer, Role::Approver];
 
 /// The names whose holders and versions stand in the summary of the state.
 const NAMES: [(Kind, &str); 4] = [
@@ -160,7 +171,7 @@ impl Script {
     }
 }
 
-fn signed(payload: &Payload<'_>, of: HolderId, who: &SigningKey) -> Vec<u8> {
+pub(crate) fn signed(payload: &Payload<'_>, of: HolderId, who: &SigningKey) -> Vec<u8> {
     let prefix = Kind::from_word(&payload.claims[0].kind).map_or("mood", Kind::prefix);
     sign(payload, prefix, of, TIME, who).unwrap()
 }
@@ -563,7 +574,7 @@ fn first_statements() -> Vec<Case> {
 }
 
 /// What the fold says at the end, as far as it has words here.
-fn summary(state: &State) -> Value {
+pub(crate) fn summary(state: &State) -> Value {
     let keys: Vec<Value> = state
         .keys()
         .iter()
@@ -616,7 +627,7 @@ fn summary(state: &State) -> Value {
     json!({ "rules": state.rules(), "keys": keys, "runs": runs, "names": names, "marks": marks })
 }
 
-fn rows(cases: &[Case]) -> Vec<Value> {
+pub(crate) fn rows(cases: &[Case]) -> Vec<Value> {
     let row = |case: &Case| {
         json!({
             "what": case.what,

@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops where its ground gives way")]
 
 mod fold;
+mod fork;
 mod pages;
 mod records;
 mod scene;
@@ -202,6 +203,7 @@ fn make_files() -> Files {
     files.insert("records.json".into(), json_file(&records::as_json()));
     files.insert("facts.json".into(), json_file(&records::facts_as_json()));
     files.insert("fold.json".into(), json_file(&fold::as_json()));
+    files.insert("fork.json".into(), json_file(&fork::as_json()));
     files.insert("keys.json".into(), json_file(&scene::keys_as_json()));
     files.insert("kim.key".into(), scene::key_file().to_text().as_bytes().to_vec());
 

@@ -10,10 +10,11 @@ use ledger::id::{
 use ledger::log::key::possession_message;
 use ledger::model::content::{Entry, Node, Sums, Tensor, Tensors, What, build_node, build_sums};
 use ledger::model::{
-    About, Adapter, Benchmark, Bytes, Checkpoint, Code, Config, Contract, Dataset, Decision,
-    DeploymentAction, Dirt, End, Environment, Eval, Facts, Fixed, Format, Genesis, Holder, Interpreter, Key,
-    Kind, LockFile, Metric, Model, Name, NameAction, Note, Outcome, Plan, Policy, Private, PromotionAction,
-    Record, Revocation, Role, Start, Status, Submodule, Target, TypedId, encode, project,
+    About, Adapter, Benchmark, Binding, Bytes, Checkpoint, Claimed, Code, Config, Container, Contract,
+    Dataset, Decision, DeploymentAction, Dirt, End, Environment, Eval, Facts, Fixed, Format, Genesis,
+    Hardware, Harness, Holder, Import, Installed, Interpreter, Key, Kind, LockFile, Metric, Model, Name,
+    NameAction, Note, Outcome, Plan, Policy, Private, PromotionAction, Record, Revocation, Role, Start,
+    Status, Submodule, Target, Task, TypedId, encode, project,
 };
 use serde_json::{Value, json};
 
@@ -101,6 +102,43 @@ fn content() -> Vec<Golden> {
     ]
 }
 
+/// A task with all that can be said of one.
+fn task() -> Task {
+    Task {
+        name: "verbs".into(),
+        version: Some("1.0".into()),
+        hash: Some("5c9dee2a".into()),
+        dataset: Some("acme/verbs".into()),
+        subset: Some("en".into()),
+        split: Some("test".into()),
+        revision: Some("5f3c1e0d9b7a48266c1d2e3f4051627384950a1b".into()),
+        few_shot: Some(1),
+        samples: Some(12),
+    }
+}
+
+/// An evaluation of which a harness said no more than its numbers.
+fn plain_eval() -> Eval {
+    let (weights, benchmark) = (some(Kind::Tree, "weights"), some(Kind::Benchmark, "benchmark"));
+    Eval {
+        of: Some(some(Kind::Checkpoint, "checkpoint")),
+        results: vec![some(Kind::Blob, "result")],
+        start: Some(some(Kind::Start, "start")),
+        metrics: vec![
+            Metric {
+                name: "accuracy".into(),
+                value: "0.97".into(),
+                stderr: Some("0.01".into()),
+                n: Some(360),
+                ..Metric::default()
+            },
+            Metric { name: "loss".into(), value: "NaN".into(), ..Metric::default() },
+        ],
+        partial: Some("limit 360".into()),
+        ..Eval::new(weights, benchmark, Binding::Observed, "json")
+    }
+}
+
 /// All golden records, in the order of the table of kinds.
 pub(crate) fn golden() -> Vec<Golden> {
     let keys = Keys::new();
@@ -162,11 +200,42 @@ pub(crate) fn golden() -> Vec<Golden> {
                 name: "uv.lock".into(),
                 quality: "hashed".into(),
                 file: some(Kind::Blob, "lock"),
+                packages: Some(5),
+                editable: Some(1),
             }),
             interpreter: Some(Interpreter { name: "CPython".into(), version: "3.11.7".into() }),
             os: "linux".into(),
             arch: "x86_64".into(),
+            installed: Some(Installed {
+                file: some(Kind::Blob, "installed"),
+                packages: 6,
+                missing: Some(0),
+                changed: Some(1),
+                extra: Some(1),
+            }),
+            hardware: Some(Hardware {
+                kernel: Some("6.1.0".into()),
+                cpu: Some("Some CPU @ 2.10GHz".into()),
+                cores: Some(8),
+                memory: Some(1 << 35),
+                driver: Some("nvidia 550.54.15".into()),
+                gpus: words(&["Some GPU 80GB", "Some GPU 80GB"]),
+            }),
+            container: Some(Container {
+                runtime: "apptainer".into(),
+                image: Some(format!("sha256:{}", "4c".repeat(32))),
+            }),
+            launch: texts(&[("launcher", "torchrun"), ("world_size", "8")]),
         }),
+        called(
+            "declared",
+            of(&Environment {
+                interpreter: Some(Interpreter { name: "CPython".into(), version: "3.11.7".into() }),
+                os: "linux".into(),
+                arch: "x86_64".into(),
+                ..Environment::default()
+            }),
+        ),
         of(&Private {
             salt: Fixed([0x24; 32]),
             argv: words(&["/usr/bin/python", "train.py"]),
@@ -261,25 +330,61 @@ pub(crate) fn golden() -> Vec<Golden> {
             }),
             files: Some(some(Kind::Blob, "files")),
         }),
-        of(&Benchmark { name: "digits-test".into(), definition: Some(some(Kind::Blob, "definition")) }),
+        called(
+            "plain",
+            of(&Benchmark {
+                definition: Some(some(Kind::Blob, "definition")),
+                ..Benchmark::named("digits-test")
+            }),
+        ),
+        of(&Benchmark {
+            name: "verbs".into(),
+            definition: Some(some(Kind::Blob, "definition")),
+            tasks: vec![Task { name: "nouns".into(), ..Task::default() }, task()],
+        }),
+        called("plain", of(&plain_eval())),
         of(&Eval {
-            subject: some(Kind::Tree, "weights"),
-            of: Some(some(Kind::Checkpoint, "checkpoint")),
-            benchmark: some(Kind::Benchmark, "benchmark"),
-            results: vec![some(Kind::Blob, "result")],
-            start: Some(some(Kind::Start, "start")),
-            binding: "observed".into(),
             metrics: vec![
+                Metric { name: "verbs/acc".into(), value: "0.97".into(), ..Metric::default() },
                 Metric {
-                    name: "accuracy".into(),
-                    value: "0.97".into(),
+                    name: "verbs/exact_match,strict".into(),
+                    value: "NaN".into(),
                     stderr: Some("0.01".into()),
                     n: Some(360),
+                    task: Some("verbs".into()),
+                    filter: Some("strict".into()),
+                    better: Some("higher".into()),
                 },
-                Metric { name: "loss".into(), value: "NaN".into(), stderr: None, n: None },
             ],
-            partial: Some("limit 360".into()),
-            format: "json".into(),
+            harness: Some(Harness { name: "lm-eval".into(), version: Some("0.4.13".into()) }),
+            decoding: texts(&[("max_tokens", "64"), ("temperature", "0.0")]),
+            seeds: texts(&[("fewshot", "1234")]),
+            reported_by: Some("training".into()),
+            format: "lm-eval".into(),
+            ..plain_eval()
+        }),
+        of(&Import {
+            document: some(Kind::Blob, "card"),
+            subjects: vec![some(Kind::Checkpoint, "checkpoint"), some(Kind::Tree, "weights")],
+            format: "model-card".into(),
+            claims: vec![
+                Claimed {
+                    value: "0.97".into(),
+                    metric: Some("accuracy".into()),
+                    label: Some("1-shot accuracy".into()),
+                    task: Some(task()),
+                    source: Some("https://results.example/verbs".into()),
+                    date: Some("2026-11-30".into()),
+                },
+                Claimed {
+                    value: "NaN".into(),
+                    metric: None,
+                    label: None,
+                    task: None,
+                    source: None,
+                    date: None,
+                },
+            ],
         }),
         called(
             "claim",
@@ -447,6 +552,25 @@ pub(crate) fn invalid() -> Vec<(Kind, &'static str, Vec<u8>)> {
         map(&mut array(fields.get_mut("metrics").unwrap())[1]).insert(text("n"), Cbor::Null);
     });
     eval("subject-of-another-kind", &set("subject", reference("checkpoint")));
+    eval("better-unknown", &|fields| {
+        map(&mut array(fields.get_mut("metrics").unwrap())[1]).insert(text("better"), text("sideways"));
+    });
+    eval("reported-by-unknown", &set("reported_by", text("a friend")));
+    eval("seeds-empty", &set("seeds", Cbor::Map(BTreeMap::new())));
+    eval("seed-as-integer", &set("seeds", Cbor::Map([(text("torch"), Cbor::Integer(1))].into())));
+    eval("harness-without-name", &|fields| {
+        map(fields.get_mut("harness").unwrap()).remove(&text("name")).unwrap();
+    });
+    add(Kind::Benchmark, "whole", "tasks-out-of-order", &swap("tasks"));
+    add(Kind::Benchmark, "whole", "tasks-empty", &set("tasks", list([])));
+    add(Kind::Benchmark, "whole", "shots-negative", &|fields| {
+        map(&mut array(fields.get_mut("tasks").unwrap())[1]).insert(text("few_shot"), Cbor::Integer(-1));
+    });
+    add(Kind::Import, "whole", "subjects-out-of-order", &swap("subjects"));
+    add(Kind::Import, "whole", "document-of-another-kind", &set("document", reference("tree")));
+    add(Kind::Import, "whole", "claim-without-value", &|fields| {
+        map(&mut array(fields.get_mut("claims").unwrap())[0]).remove(&text("value")).unwrap();
+    });
 
     let name = |at: usize, name: &'static [u8]| {
         move |fields: &mut CborMap| {

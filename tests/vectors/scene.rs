@@ -14,8 +14,8 @@ use ledger::log::note;
 use ledger::log::sealed::Passphrase;
 use ledger::model::content::{Entry, What, build_node};
 use ledger::model::{
-    Benchmark, Checkpoint, Config, End, Environment, Eval, Fixed, Holder, Interpreter, Key, Kind, Metric,
-    Name, Note, Plan, Private, Record, Start, TypedId,
+    Benchmark, Binding, Checkpoint, Config, End, Environment, Eval, Fixed, Holder, Interpreter, Key, Kind,
+    Metric, Name, Note, Plan, Private, Record, Start, TypedId,
 };
 use serde_json::json;
 
@@ -159,6 +159,7 @@ pub(crate) fn write() -> Scene {
         interpreter: Some(Interpreter { name: "CPython".into(), version: "3.11.7".into() }),
         os: "linux".into(),
         arch: "x86_64".into(),
+        ..Environment::default()
     });
     let reasons = [("base", "trained from nothing"), ("code", "no repository"), ("data", "none given")];
     let (run, plan, plan_bytes) = staged(&Plan {
@@ -251,18 +252,18 @@ pub(crate) fn write() -> Scene {
     commit(&mut ledger, &kim, vec![(end, vec![end_bytes])], false);
 
     // Statements 5 and 6 under one head: lee evaluates, kim remarks.
-    let (benchmark, _, benchmark_bytes) = staged(&Benchmark { name: "digits-test".into(), definition: None });
+    let (benchmark, _, benchmark_bytes) = staged(&Benchmark::named("digits-test"));
     let (result, result_bytes) = blob(br#"{"accuracy": 0.97}"#);
     let (_, eval, eval_bytes) = staged(&Eval {
-        subject: TypedId::new(Kind::Tree, weights.0),
         of: Some(checkpoint_id),
-        benchmark,
         results: vec![result],
-        start: None,
-        binding: "observed".into(),
-        metrics: vec![Metric { name: "accuracy".into(), value: "0.97".into(), stderr: None, n: Some(360) }],
-        partial: None,
-        format: "json".into(),
+        metrics: vec![Metric {
+            name: "accuracy".into(),
+            value: "0.97".into(),
+            n: Some(360),
+            ..Metric::default()
+        }],
+        ..Eval::new(TypedId::new(Kind::Tree, weights.0), benchmark, Binding::Observed, "json")
     });
     let objects = vec![benchmark_bytes, result_bytes, eval_bytes];
     commit(&mut ledger, &signer(&keys.lee, None), vec![(eval, objects)], true);

@@ -7,12 +7,14 @@
 mod command;
 mod library;
 mod remote;
+mod signature;
 mod untracked;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+pub use signature::{AllowedSigners, Malformed, Signature};
 pub use untracked::{DIGESTED_FILES, DIGESTED_SIZE, LISTED_FILES, Untracked, untracked};
 
 /// A diff larger than this is not kept, and the work tree's state is then unknown: 256 MiB.
@@ -177,10 +179,35 @@ pub fn observe(root: &Path) -> Observed {
 ///
 /// The commit's bytes are hashed here, so that replaced or damaged objects do not pass.
 pub fn verify(repo: &Path, commit: &str, tree: &str) -> Result<CommitCheck, Error> {
-    for text in [commit, tree] {
-        if !is_id(text) {
-            return Err(Error::NotAnId { text: text.to_owned() });
-        }
+    if !is_id(tree) {
+        return Err(Error::NotAnId { text: tree.to_owned() });
+    }
+    let bytes = match commit_bytes(repo, commit)? {
+        Ok(bytes) => bytes,
+        Err(check) => return Ok(check),
+    };
+    // A commit begins with `tree ` and the tree's hex; its id was just checked, so anything else is another object.
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    match line.strip_prefix(b"tree ").and_then(|hex| std::str::from_utf8(hex).ok()) {
+        Some(found) if found == tree => Ok(CommitCheck::Match),
+        Some(found) => Ok(CommitCheck::OtherTree { found: found.to_owned() }),
+        None => Ok(CommitCheck::Damaged),
+    }
+}
+
+/// Judges the signature of `commit` in the repository at or above `repo`; `None` if the commit cannot be had whole.
+pub fn verify_signature(
+    repo: &Path,
+    commit: &str,
+    allowed: &AllowedSigners,
+) -> Result<Option<Signature>, Error> {
+    Ok(commit_bytes(repo, commit)?.ok().map(|bytes| allowed.judge(&bytes)))
+}
+
+/// Returns the bytes of a commit, which have its id, or why there are none.
+fn commit_bytes(repo: &Path, commit: &str) -> Result<Result<Vec<u8>, CommitCheck>, Error> {
+    if !is_id(commit) {
+        return Err(Error::NotAnId { text: commit.to_owned() });
     }
     let unreadable = |reason| Error::Unreadable { path: repo.to_owned(), reason };
     let found = match library::open(repo, Search::Upward) {
@@ -190,21 +217,13 @@ pub fn verify(repo: &Path, commit: &str, tree: &str) -> Result<CommitCheck, Erro
             command::commit_bytes(repo, commit).map_err(|failure| needs_git(&why, &failure))
         }
     };
-    let bytes = match found.map_err(unreadable)? {
-        Stored::Bytes(bytes) => bytes,
-        Stored::Missing { shallow } => return Ok(CommitCheck::Missing { shallow }),
-        Stored::Damaged => return Ok(CommitCheck::Damaged),
-    };
-    if library::commit_id(&bytes, commit.len()).as_deref() != Some(commit) {
-        return Ok(CommitCheck::Damaged);
-    }
-    // A commit begins with `tree ` and the tree's hex; its id was just checked, so anything else is another object.
-    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    match line.strip_prefix(b"tree ").and_then(|hex| std::str::from_utf8(hex).ok()) {
-        Some(found) if found == tree => Ok(CommitCheck::Match),
-        Some(found) => Ok(CommitCheck::OtherTree { found: found.to_owned() }),
-        None => Ok(CommitCheck::Damaged),
-    }
+    Ok(match found.map_err(unreadable)? {
+        Stored::Missing { shallow } => Err(CommitCheck::Missing { shallow }),
+        Stored::Bytes(bytes) if library::commit_id(&bytes, commit.len()).as_deref() == Some(commit) => {
+            Ok(bytes)
+        }
+        Stored::Bytes(_) | Stored::Damaged => Err(CommitCheck::Damaged),
+    })
 }
 
 /// Whether a repository is looked for in the directories above, too.

@@ -12,14 +12,17 @@ use std::path::Path;
 
 mod canonical;
 mod edit;
+pub mod hydra;
 mod json;
 mod number;
 mod scalar;
+mod texts;
 mod toml;
 mod yaml;
 
 pub use canonical::{canonical, parse_canonical};
 pub use edit::{Difference, Unresolved, differences, merge, refuse_unresolved, set, top_level_seed};
+pub use texts::{Texts, texts};
 
 /// Files above this many bytes are refused before they are parsed.
 pub const MAX_SIZE: usize = 64 << 20;

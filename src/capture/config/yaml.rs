@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag};
 
 use super::{Error, MAX_DEPTH, Position, Problem, Read, Step, Value, Warning, dotted, edit, json, scalar};
 
@@ -39,13 +39,7 @@ fn read_events(text: &str, name: &str) -> Result<Read, Error> {
     }
     let mut builder = Builder { name, ..Builder::default() };
     for event in Parser::new_from_str(text) {
-        let (event, span) = event.map_err(|error| {
-            let problem = match error.info() {
-                "recursion limit exceeded" => Problem::TooDeep,
-                message => Problem::Syntax { message: message.to_owned() },
-            };
-            Error::new(name, Some(position(error.marker())), problem)
-        })?;
+        let (event, span) = event.map_err(|error| refused(&error, name))?;
         let at = position(&span.start);
         builder.event(event, at).map_err(|problem| Error::new(name, Some(at), problem))?;
     }
@@ -55,7 +49,16 @@ fn read_events(text: &str, name: &str) -> Result<Read, Error> {
     }
 }
 
-fn position(marker: &Marker) -> Position {
+/// Says what the parser stumbled over.
+pub(super) fn refused(error: &ScanError, name: &str) -> Error {
+    let problem = match error.info() {
+        "recursion limit exceeded" => Problem::TooDeep,
+        message => Problem::Syntax { message: message.to_owned() },
+    };
+    Error::new(name, Some(position(error.marker())), problem)
+}
+
+pub(super) fn position(marker: &Marker) -> Position {
     Position { line: marker.line(), column: marker.col() + 1 }
 }
 

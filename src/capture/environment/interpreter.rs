@@ -22,12 +22,21 @@ const QUESTION: &str = "import sys; print(sys.implementation.name, '%d.%d.%d' % 
 /// A Python interpreter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interpreter {
+    /// The program, as it would be started.
+    pub program: PathBuf,
     /// The language: `python`.
     pub name: &'static str,
     /// Its version, such as `3.11.7`.
     pub version: String,
     /// Who made it, such as `cpython`; none where only a `pyvenv.cfg` without this line was read.
     pub implementation: Option<String>,
+}
+
+impl Interpreter {
+    /// Returns the implementation's name, or the language's where that is not known.
+    pub fn label(&self) -> &str {
+        self.implementation.as_deref().unwrap_or(self.name)
+    }
 }
 
 /// Why no interpreter is known.
@@ -54,21 +63,28 @@ pub enum NoInterpreter {
     },
 }
 
-/// Observes the interpreter of a command: the one that it names, else the virtual environment's, else
-/// `python3` of the search path.
+/// Observes the interpreter of a command: the one that it names, else that of the environment which the command
+/// itself lies in, else the active virtual environment's, else `python3` of the search path. `uv run` takes the
+/// `.venv` of the project.
 pub fn observe_interpreter(
     argv: &[OsString],
     path_var: Option<&OsStr>,
     virtual_env: Option<&Path>,
+    project: &Path,
 ) -> Result<Interpreter, NoInterpreter> {
-    let program = locate(argv, path_var, virtual_env).ok_or(NoInterpreter::NotFound)?;
+    let program = locate(argv, path_var, virtual_env, project).ok_or(NoInterpreter::NotFound)?;
     match stated(&program) {
         Some(interpreter) => Ok(interpreter),
         None => ask(&program),
     }
 }
 
-fn locate(argv: &[OsString], path_var: Option<&OsStr>, virtual_env: Option<&Path>) -> Option<PathBuf> {
+fn locate(
+    argv: &[OsString],
+    path_var: Option<&OsStr>,
+    virtual_env: Option<&Path>,
+    project: &Path,
+) -> Option<PathBuf> {
     if let Some(first) = argv.first().map(Path::new).filter(|first| is_python(first)) {
         // A command that names its Python runs that one or none.
         return if first.components().count() > 1 || first.is_absolute() {
@@ -77,8 +93,28 @@ fn locate(argv: &[OsString], path_var: Option<&OsStr>, virtual_env: Option<&Path
             search(first, path_var)
         };
     }
+    let of_project = match argv {
+        [tool, word, ..] if is_named(tool, "uv") && word == "run" => Some(project.join(".venv/bin/python")),
+        _ => None,
+    };
+    if let Some(python) = of_project.filter(|path| is_program(path)) {
+        return Some(python);
+    }
+    // `torchrun` of an environment runs the Python beside it, whether the environment is active or not.
+    let beside = argv.first().map(Path::new).and_then(|first| {
+        let tool = if first.components().count() > 1 { first.to_owned() } else { search(first, path_var)? };
+        let python = tool.parent()?.join("python");
+        (is_program(&python) && tool.parent()?.parent()?.join("pyvenv.cfg").is_file()).then_some(python)
+    });
+    if beside.is_some() {
+        return beside;
+    }
     let of_venv = virtual_env.map(|root| root.join("bin/python")).filter(|path| is_program(path));
     of_venv.or_else(|| search(Path::new("python3"), path_var))
+}
+
+fn is_named(program: &OsStr, name: &str) -> bool {
+    Path::new(program).file_name().is_some_and(|found| found == name)
 }
 
 /// `python`, `python3`, `python3.11`, `pypy3`: a name of letters with at most a version behind it.
@@ -114,7 +150,7 @@ fn stated(program: &Path) -> Option<Interpreter> {
     // `version` is written by the standard library's tool, `version_info` (`3.11.7.final.0`) by others.
     let version = value("version").or_else(|| value("version_info")).and_then(three_numbers)?;
     let implementation = value("implementation").map(str::to_ascii_lowercase);
-    Some(Interpreter { name: "python", version, implementation })
+    Some(Interpreter { program: program.to_owned(), name: "python", version, implementation })
 }
 
 /// Takes the three numbers that a version begins with.
@@ -151,7 +187,8 @@ fn ask(program: &Path) -> Result<Interpreter, NoInterpreter> {
     let answer = answer.ok().and_then(Result::ok).ok_or_else(silent)?;
     let (implementation, version) = answer.trim().split_once(' ').ok_or_else(silent)?;
     let version = three_numbers(version).ok_or_else(silent)?;
-    Ok(Interpreter { name: "python", version, implementation: Some(implementation.to_owned()) })
+    let program = program.to_owned();
+    Ok(Interpreter { program, name: "python", version, implementation: Some(implementation.to_owned()) })
 }
 
 #[cfg(test)]
@@ -188,19 +225,27 @@ mod tests {
         let venv = dir.path().join("venv");
         program(&venv.join("bin"), "python", "echo cpython 3.10.2");
         let path = Some(bin.as_os_str());
-        let observe = |words: &[&str], venv| version(observe_interpreter(&argv(words), path, venv));
+        let observe = |words: &[&str], venv| {
+            version(observe_interpreter(&argv(words), path, venv, Path::new("/nowhere")))
+        };
         assert_eq!(observe(&["python3.12", "train.py"], Some(venv.as_path())), "3.12.4");
         assert_eq!(observe(&["torchrun", "train.py"], Some(venv.as_path())), "3.10.2");
         assert_eq!(observe(&["torchrun", "train.py"], None), "3.9.1");
         let named = bin.join("python3.12");
         assert_eq!(observe(&[named.to_str().unwrap()], None), "3.12.4");
         // Named and not there is not the one of the search path.
-        assert!(matches!(observe_interpreter(&argv(&["python2"]), path, None), Err(NoInterpreter::NotFound)));
         assert!(matches!(
-            observe_interpreter(&argv(&["/nowhere/python3"]), path, None),
+            observe_interpreter(&argv(&["python2"]), path, None, Path::new("/nowhere")),
             Err(NoInterpreter::NotFound)
         ));
-        assert!(matches!(observe_interpreter(&[], None, None), Err(NoInterpreter::NotFound)));
+        assert!(matches!(
+            observe_interpreter(&argv(&["/nowhere/python3"]), path, None, Path::new("/nowhere")),
+            Err(NoInterpreter::NotFound)
+        ));
+        assert!(matches!(
+            observe_interpreter(&[], None, None, Path::new("/nowhere")),
+            Err(NoInterpreter::NotFound)
+        ));
     }
 
     #[test]
@@ -214,16 +259,36 @@ mod tests {
             ("implementation = CPython\nversion_info = 3.11.7.final.0\n", Some("cpython")),
         ] {
             fs::write(&config, text).unwrap();
-            let found = observe_interpreter(&[], None, Some(dir.path())).unwrap();
+            let found = observe_interpreter(&[], None, Some(dir.path()), Path::new("/nowhere")).unwrap();
             assert_eq!((found.version.as_str(), found.implementation.as_deref()), ("3.11.7", implementation));
         }
         assert!(!started.exists());
         fs::write(&config, "version = soon\n").unwrap();
         assert!(matches!(
-            observe_interpreter(&[], None, Some(dir.path())),
+            observe_interpreter(&[], None, Some(dir.path()), Path::new("/nowhere")),
             Err(NoInterpreter::Silent { .. })
         ));
         assert!(started.exists());
+    }
+
+    #[test]
+    fn a_tool_runs_the_python_of_the_environment_it_lies_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let (project, other) = (dir.path().join("project"), dir.path().join("other"));
+        for (venv, version) in [(&project.join(".venv"), "3.12.1"), (&other, "3.10.2")] {
+            program(&venv.join("bin"), "python", "exit 1");
+            program(&venv.join("bin"), "torchrun", "exit 1");
+            fs::write(venv.join("pyvenv.cfg"), format!("version = {version}\n")).unwrap();
+        }
+        let uv = dir.path().join("bin");
+        program(&uv, "uv", "exit 1");
+        let both = std::env::join_paths([&uv, &other.join("bin")]).unwrap();
+        let observe =
+            |words: &[&str]| version(observe_interpreter(&argv(words), Some(&both), None, &project));
+        assert_eq!(observe(&["torchrun", "train.py"]), "3.10.2");
+        assert_eq!(observe(&["uv", "run", "train.py"]), "3.12.1");
+        let named = project.join(".venv/bin/torchrun");
+        assert_eq!(observe(&[named.to_str().unwrap(), "train.py"]), "3.12.1");
     }
 
     #[test]
@@ -231,12 +296,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for script in ["exit 1", "echo hello", "echo cpython 3", "echo cpython 3.x.1"] {
             program(dir.path(), "python3", script);
-            let found = observe_interpreter(&[], Some(dir.path().as_os_str()), None);
+            let found = observe_interpreter(&[], Some(dir.path().as_os_str()), None, Path::new("/nowhere"));
             assert!(matches!(found, Err(NoInterpreter::Silent { .. })), "{script}");
         }
         let broken = program(dir.path(), "python3", "");
         fs::write(&broken, "#!/nowhere/interpreter\n").unwrap();
-        let found = observe_interpreter(&[], Some(dir.path().as_os_str()), None);
+        let found = observe_interpreter(&[], Some(dir.path().as_os_str()), None, Path::new("/nowhere"));
         assert!(matches!(found, Err(NoInterpreter::Start { .. })));
     }
 

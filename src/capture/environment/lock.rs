@@ -1,17 +1,22 @@
 //! Lock files: which one a project has, what kind it is, and how much it pins.
 //!
-//! The bytes are returned as they are; versions in them are not resolved and not compared with what is
-//! installed.
+//! The bytes are returned as they are. What they name is read by `packages`, and held against what is
+//! installed elsewhere.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+
+use super::marker::Target;
+use super::packages::{self, Locked};
+use super::requirements;
 
 /// Files above this many bytes are no lock files.
 const MAX_SIZE: u64 = 64 << 20;
 
 /// Names under which a project keeps its lock, the most precise first.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 11] = [
     "uv.lock",
     "pylock.toml",
     "poetry.lock",
@@ -19,6 +24,8 @@ const NAMES: [&str; 9] = [
     "pdm.lock",
     "pixi.lock",
     "conda-lock.yml",
+    "conda-linux-64.lock",
+    "explicit.txt",
     "requirements.lock",
     "requirements.txt",
 ];
@@ -78,8 +85,12 @@ pub enum Kind {
     CondaLock,
     /// A list of package addresses that begins with `@EXPLICIT`.
     CondaExplicit,
-    /// A requirements file, `pip freeze` among them.
+    /// `environment.yml`, which asks for packages and locks none.
+    CondaEnvironment,
+    /// A requirements file.
     Requirements,
+    /// What `pip freeze` wrote: what was installed, not what is to be.
+    PipFreeze,
     /// Anything else that somebody declares to be the lock.
     Other,
 }
@@ -96,7 +107,9 @@ impl Kind {
             Self::Pixi => "pixi",
             Self::CondaLock => "conda-lock",
             Self::CondaExplicit => "conda-explicit",
+            Self::CondaEnvironment => "conda-environment",
             Self::Requirements => "requirements",
+            Self::PipFreeze => "pip-freeze",
             Self::Other => "other",
         }
     }
@@ -125,6 +138,11 @@ impl Quality {
             Self::Unknown => "unknown",
         }
     }
+
+    /// Returns the weaker of two; what is not known is the weakest.
+    pub(super) const fn weaker(self, other: Self) -> Self {
+        if self as u8 > other as u8 { self } else { other }
+    }
 }
 
 /// A lock file that was read.
@@ -140,6 +158,22 @@ pub struct Lock {
     pub quality: Quality,
     /// The requirements that no digest covers, the project itself (`-e .`) among them.
     pub unhashed: Vec<String>,
+    /// The lines that install a directory as it stands (`-e PATH`).
+    pub editable: Vec<String>,
+    /// What it names; none where its content cannot be read.
+    pub packages: Option<Vec<Locked>>,
+    /// What a person should know of it.
+    pub notes: Vec<String>,
+}
+
+impl Lock {
+    /// Counts the packages by name, without the project itself.
+    pub fn count(&self) -> Option<u64> {
+        let packages = self.packages.as_ref()?.iter().filter(|package| !package.is_own);
+        let names: BTreeSet<_> = packages.map(|package| (package.manager, &package.name)).collect();
+        // A file of some tool that names nothing at all says less than "none".
+        if names.is_empty() && self.quality == Quality::Unknown { None } else { Some(names.len() as u64) }
+    }
 }
 
 /// Finds a project's lock file; a broken link counts as found, so that it is not passed over in silence.
@@ -147,8 +181,8 @@ pub fn find_lock(root: &Path) -> Option<PathBuf> {
     NAMES.iter().map(|name| root.join(name)).find(|path| fs::symlink_metadata(path).is_ok())
 }
 
-/// Reads a lock file.
-pub fn read_lock(path: &Path) -> Result<Lock, Error> {
+/// Reads a lock file; `target` is the machine for which conditions in it are judged.
+pub fn read_lock(path: &Path, target: &Target) -> Result<Lock, Error> {
     let failed = |source| Error::Read { path: path.to_owned(), source };
     // Looked at before it is opened: opening a pipe would wait for its writer.
     let metadata = fs::metadata(path).map_err(failed)?;
@@ -166,19 +200,47 @@ pub fn read_lock(path: &Path) -> Result<Lock, Error> {
     if bytes.starts_with(b"version https://git-lfs") {
         return Err(Error::LfsPointer { path: path.to_owned() });
     }
+    Ok(understand_lock(path, bytes, target))
+}
+
+/// Reads a lock file whose bytes are at hand; `path` gives its name.
+pub fn understand_lock(path: &Path, bytes: Vec<u8>, target: &Target) -> Lock {
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     let text = String::from_utf8_lossy(&bytes);
     let kind = kind_of(path, &text);
-    let (quality, unhashed) = match kind {
-        Kind::Requirements => requirements(&text),
-        Kind::CondaExplicit => explicit(&text),
-        Kind::Other => (Quality::Unknown, Vec::new()),
-        // These tools write a digest beside each package that has a file; a lock without any pins versions.
-        _ if ["sha256", "sha512", "md5"].iter().any(|name| text.contains(name)) => {
-            (Quality::Hashed, Vec::new())
+    let mut notes = Vec::new();
+    let packages = match packages::read(kind, &bytes, target) {
+        Ok(packages) => Some(packages),
+        Err(_) if kind == Kind::Other => None,
+        Err(why) => {
+            notes.push(format!("which packages {name} names is not known: {why}"));
+            None
         }
-        _ => (Quality::Pinned, Vec::new()),
     };
-    Ok(Lock { kind, path: path.to_owned(), quality, unhashed, bytes })
+    let is_lines = matches!(kind, Kind::Requirements | Kind::PipFreeze);
+    let (quality, unhashed) = if is_lines {
+        requirements::judge(&text)
+    } else {
+        let fixed: Vec<&Locked> = packages.iter().flatten().filter(|package| !package.is_own).collect();
+        let weakest = fixed.iter().map(|package| package.quality).reduce(Quality::weaker);
+        let unhashed = fixed.iter().filter(|package| package.quality != Quality::Hashed);
+        let shown = |package: &&Locked| match &package.version {
+            Some(version) => format!("{} {version}", package.name),
+            None => package.name.clone(),
+        };
+        (weakest.unwrap_or(Quality::Unknown), unhashed.map(|package| shown(package)).collect())
+    };
+    match kind {
+        Kind::PipFreeze => notes.push(format!(
+            "{name} is no lock file: pip freeze tells what was installed, without a digest of it"
+        )),
+        Kind::CondaEnvironment => notes.push(format!(
+            "{name} is no lock file: it asks for packages; `conda list --explicit --md5` tells which they became"
+        )),
+        _ => {}
+    }
+    let editable = if is_lines { requirements::editable(&text) } else { Vec::new() };
+    Lock { kind, path: path.to_owned(), quality, unhashed, editable, packages, notes, bytes }
 }
 
 fn kind_of(path: &Path, text: &str) -> Kind {
@@ -192,110 +254,14 @@ fn kind_of(path: &Path, text: &str) -> Kind {
         "pixi.lock" => Kind::Pixi,
         "requirements.lock" => Kind::Requirements,
         "conda-lock.yml" | "conda-lock.yaml" => Kind::CondaLock,
+        "environment.yml" | "environment.yaml" => Kind::CondaEnvironment,
         _ if name.starts_with("pylock.") && ends("toml") => Kind::Pylock,
-        _ if !ends("txt") => Kind::Other,
+        _ if !ends("txt") && !ends("lock") => Kind::Other,
         _ if text.lines().any(|line| line.trim() == "@EXPLICIT") => Kind::CondaExplicit,
+        _ if !ends("txt") => Kind::Other,
+        _ if requirements::is_freeze(text) => Kind::PipFreeze,
         _ => Kind::Requirements,
     }
-}
-
-/// Judges a requirements file by its weakest line.
-fn requirements(text: &str) -> (Quality, Vec<String>) {
-    let mut quality = Quality::Hashed;
-    let mut unhashed = Vec::new();
-    let mut any = false;
-    for line in logical_lines(text) {
-        let Some(found) = requirement(&line) else { continue };
-        any = true;
-        if found != Quality::Hashed {
-            unhashed.push(line.clone());
-        }
-        // The project itself cannot have a digest here; the code's state covers it.
-        if is_own_project(&line) {
-            continue;
-        }
-        quality = match (quality, found) {
-            (_, Quality::Loose) | (Quality::Loose, _) => Quality::Loose,
-            (_, Quality::Pinned) => Quality::Pinned,
-            (quality, _) => quality,
-        };
-    }
-    if any { (quality, unhashed) } else { (Quality::Unknown, unhashed) }
-}
-
-/// Joins lines that end in a backslash and drops comments and blank lines.
-fn logical_lines(text: &str) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut joined = String::new();
-    for line in text.lines() {
-        let line = line.trim_end();
-        let comment = line.trim_start().starts_with('#');
-        let (line, goes_on) = match line.strip_suffix('\\') {
-            Some(line) if !comment => (line, true),
-            _ => (line, false),
-        };
-        // A `#` begins a comment only after a space: a URL may have a fragment.
-        let line = if comment { "" } else { line.split(" #").next().unwrap_or_default() };
-        if !joined.is_empty() && !line.trim().is_empty() {
-            joined.push(' ');
-        }
-        joined.push_str(line.trim());
-        if !goes_on && !joined.is_empty() {
-            lines.push(std::mem::take(&mut joined));
-        }
-    }
-    if !joined.is_empty() {
-        lines.push(joined);
-    }
-    lines
-}
-
-/// Judges one line; none if it requires nothing.
-fn requirement(line: &str) -> Option<Quality> {
-    let is_option = |names: &[&str]| {
-        names.iter().any(|name| {
-            line.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '=', '\t']))
-        })
-    };
-    if is_option(&["-e", "--editable", "-r", "--requirement"]) {
-        return Some(Quality::Loose);
-    }
-    if line.starts_with('-') {
-        return None;
-    }
-    if line.contains(" --hash=") {
-        return Some(Quality::Hashed);
-    }
-    // What follows `;` says when the line counts.
-    let line = line.split(" ;").next().unwrap_or_default();
-    if let Some((_, address)) = line.split_once("://") {
-        let fragment = address.split_once('#').map_or("", |(_, fragment)| fragment);
-        if fragment.split('&').any(|part| part.starts_with("sha256=") || part.starts_with("sha512=")) {
-            return Some(Quality::Hashed);
-        }
-        let commit = address.split('#').next().and_then(|address| address.rsplit_once('@'));
-        let pinned =
-            commit.is_some_and(|(_, at)| at.len() >= 40 && at.bytes().all(|b| b.is_ascii_hexdigit()));
-        return Some(if pinned { Quality::Pinned } else { Quality::Loose });
-    }
-    let line = line.split(';').next().unwrap_or_default();
-    let pinned = line.split_once("==").is_some_and(|(_, version)| {
-        !version.contains('*') && !version.contains(',') && !version.trim().is_empty()
-    });
-    Some(if pinned { Quality::Pinned } else { Quality::Loose })
-}
-
-fn is_own_project(line: &str) -> bool {
-    let target = line.strip_prefix("-e ").or_else(|| line.strip_prefix("--editable ")).unwrap_or(line);
-    matches!(target.trim(), "." | "./")
-}
-
-/// Judges a list of package addresses: each has its digest behind `#`.
-fn explicit(text: &str) -> (Quality, Vec<String>) {
-    let addresses = text.lines().map(str::trim).filter(|line| line.contains("://") && !line.starts_with('#'));
-    let unhashed: Vec<String> = addresses.filter(|line| !line.contains('#')).map(str::to_owned).collect();
-    let quality = if unhashed.is_empty() { Quality::Hashed } else { Quality::Pinned };
-    (quality, unhashed)
 }
 
 #[cfg(test)]
@@ -308,7 +274,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
         fs::write(&path, text).unwrap();
-        read_lock(&path).unwrap()
+        read_lock(&path, &linux()).unwrap()
+    }
+
+    /// The machine that the expectations are written for.
+    fn linux() -> Target {
+        Target {
+            python: Some("3.11.7".to_owned()),
+            implementation: Some("cpython".to_owned()),
+            os: "linux".to_owned(),
+            arch: "x86_64".to_owned(),
+        }
     }
 
     fn quality(requirements: &str) -> Quality {
@@ -331,17 +307,17 @@ mod tests {
         let path = dir.path().join("uv.lock");
         std::os::unix::fs::symlink("nowhere", &path).unwrap();
         assert_eq!(find_lock(dir.path()), Some(path.clone()));
-        assert!(matches!(read_lock(&path), Err(Error::Read { .. })));
+        assert!(matches!(read_lock(&path, &linux()), Err(Error::Read { .. })));
         fs::remove_file(&path).unwrap();
         fs::create_dir_all(&path).unwrap();
         assert_eq!(find_lock(dir.path()), Some(path.clone()));
-        assert!(matches!(read_lock(&path), Err(Error::NotAFile { .. })));
+        assert!(matches!(read_lock(&path, &linux()), Err(Error::NotAFile { .. })));
         let pointer = dir.path().join("poetry.lock");
         fs::write(&pointer, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n").unwrap();
-        assert!(matches!(read_lock(&pointer), Err(Error::LfsPointer { .. })));
+        assert!(matches!(read_lock(&pointer, &linux()), Err(Error::LfsPointer { .. })));
         let giant = dir.path().join("pdm.lock");
         File::options().create(true).append(true).open(&giant).unwrap().set_len(MAX_SIZE + 1).unwrap();
-        assert!(matches!(read_lock(&giant), Err(Error::TooLarge { .. })));
+        assert!(matches!(read_lock(&giant, &linux()), Err(Error::TooLarge { .. })));
     }
 
     #[test]
@@ -354,14 +330,21 @@ mod tests {
             ("conda-lock.yml", Kind::CondaLock),
             ("requirements-dev.txt", Kind::Requirements),
             ("freeze.txt", Kind::Requirements),
-            ("environment.yml", Kind::Other),
+            ("environment.yml", Kind::CondaEnvironment),
             ("Cargo.lock", Kind::Other),
         ] {
             assert_eq!(lock(name, "a==1\n").kind, kind, "{name}");
         }
-        assert_eq!(lock("uv.lock", "hash = \"sha256:00\"").quality, Quality::Hashed);
-        assert_eq!(lock("uv.lock", "version = 1").quality, Quality::Pinned);
-        assert_eq!(lock("environment.yml", "name: x").quality, Quality::Unknown);
+        for text in ["version = 1", "<<<<<<< HEAD\n", ""] {
+            assert_eq!(lock("uv.lock", text).quality, Quality::Unknown, "{text}");
+        }
+        let torn = lock("uv.lock", "<<<<<<< HEAD\n");
+        assert_eq!(
+            (torn.packages.is_none(), torn.count(), torn.notes.len()),
+            (true, None, 1),
+            "{:?}",
+            torn.notes
+        );
     }
 
     #[test]
@@ -405,6 +388,6 @@ mod tests {
         assert_eq!((whole.kind, whole.quality), (Kind::CondaExplicit, Quality::Hashed));
         let torn = lock("explicit.txt", "@EXPLICIT\nhttps://host/a.conda\n");
         assert_eq!(torn.quality, Quality::Pinned);
-        assert_eq!(torn.unhashed, ["https://host/a.conda"]);
+        assert_eq!(torn.unhashed, ["a"]);
     }
 }

@@ -12,6 +12,8 @@ const STRUCK: &str = "<redacted>";
 /// Variables that change what a training run computes or say where in a job it runs.
 const ALLOWED: &[&str] = &[
     "ACCELERATE_MIXED_PRECISION",
+    "ACCELERATE_USE_DEEPSPEED",
+    "ACCELERATE_USE_FSDP",
     "CONDA_DEFAULT_ENV",
     "CUBLAS_WORKSPACE_CONFIG",
     "CUDA_DEVICE_MAX_CONNECTIONS",
@@ -19,6 +21,7 @@ const ALLOWED: &[&str] = &[
     "CUDA_LAUNCH_BLOCKING",
     "CUDA_VISIBLE_DEVICES",
     "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
     "HF_DATASETS_OFFLINE",
     "HF_HUB_OFFLINE",
     "HIP_VISIBLE_DEVICES",
@@ -34,22 +37,34 @@ const ALLOWED: &[&str] = &[
     "MKL_NUM_THREADS",
     "NODE_RANK",
     "NUMEXPR_NUM_THREADS",
+    "NVIDIA_BUILD_ID",
+    "NVIDIA_PYTORCH_VERSION",
     "NVIDIA_TF32_OVERRIDE",
     "NVIDIA_VISIBLE_DEVICES",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
     "OMP_NUM_THREADS",
     "OMP_PROC_BIND",
     "OPENBLAS_NUM_THREADS",
+    "PMI_RANK",
+    "PMI_SIZE",
     "PYTHONDONTWRITEBYTECODE",
     "PYTHONHASHSEED",
+    "PYTHONNOUSERSITE",
     "PYTHONOPTIMIZE",
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_ENABLE_MPS_FALLBACK",
     "RANK",
     "ROCR_VISIBLE_DEVICES",
+    "ROLE_RANK",
+    "ROLE_WORLD_SIZE",
     "SLURM_CPUS_PER_TASK",
+    "SLURM_GPUS_ON_NODE",
     "SLURM_JOB_ID",
+    "SLURM_JOB_NODELIST",
     "SLURM_JOB_NUM_NODES",
+    "SLURM_JOB_PARTITION",
     "SLURM_LOCALID",
     "SLURM_NNODES",
     "SLURM_NODEID",
@@ -200,7 +215,7 @@ fn is_flag(word: &str) -> bool {
 }
 
 /// Strikes secrets from running text: a word of argv, which may be a whole script.
-fn redact_text(text: &str) -> String {
+pub fn redact_text(text: &str) -> String {
     if text.contains("PRIVATE KEY-----") {
         return STRUCK.to_owned();
     }

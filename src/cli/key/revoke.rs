@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
     let mut ledger = context.open()?;
     let row = find_key(&ledger, &args.key)?;
     let who = plain(&ledger.who(row.id));
-    let size = ledger.head().head().size;
+    let size = ledger.places();
     let since = match args.compromised_since {
         None => None,
         Some(Since::Now) => Some(size),
