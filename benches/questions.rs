@@ -473,13 +473,10 @@ fn checkpoint(run: u64, k: u64) -> Checkpoint {
     let n = run * 4 + k;
     Checkpoint {
         start: Some(id_of(&start(run))),
-        full: tree("full", n),
-        weights: tree("weights", n),
         tensors: Some(TypedId::new(Kind::Tensors, number("tensors", n))),
-        parent: None,
-        format: "safetensors".into(),
         step: Some(100 * (k + 1)),
         path: Some(format!("out/{run}/step-{}", 100 * (k + 1))),
+        ..Checkpoint::bare(tree("full", n), tree("weights", n), "safetensors")
     }
 }
 
