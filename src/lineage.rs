@@ -264,7 +264,10 @@ fn weights_of(ledger: &Ledger, lineage: &Lineage, id: TypedId) -> Result<Option<
 
 /// Roles through which one thing leads to another; the others describe the thing itself.
 fn is_lineage(role: &str) -> bool {
-    !matches!(role, "private" | "about" | "sums" | "manifest" | "untracked" | "full" | "weights" | "tensors")
+    !matches!(
+        role,
+        "private" | "about" | "sums" | "manifest" | "untracked" | "full" | "weights" | "tensors" | "files"
+    )
 }
 
 /// Says a few words about one thing.

@@ -109,13 +109,9 @@ impl Scene {
             2 => {
                 let record = Checkpoint {
                     start: self.earlier(Kind::Start, choice / 5),
-                    full: tree("full", n),
-                    weights: tree("weights", n),
-                    tensors: None,
                     parent: self.earlier(Kind::Checkpoint, choice / 7),
-                    format: "none".into(),
                     step: Some(u64::from(n)),
-                    path: None,
+                    ..Checkpoint::bare(tree("full", n), tree("weights", n), "none")
                 };
                 self.claim(&mut draft, &record, &[]);
             }

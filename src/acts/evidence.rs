@@ -11,8 +11,9 @@ use crate::capture::dataset;
 use crate::capture::environment::redact_text;
 use crate::capture::hub;
 use crate::capture::walk::{self, Options, Reading, Root, Tree};
-use crate::capture::weights::{self, Weights};
-use crate::id::{Digests, ObjectId};
+use crate::capture::weights::{self, Problem, Weights};
+use crate::codec::MAX_RECORD;
+use crate::id::{Digests, ObjectId, object_id};
 use crate::ledger::{Ledger, Outcome, Signer, StagedClaim};
 use crate::model::{self, About, Checkpoint, Dataset, Kind, Model, Name, Note, Private, TypedId};
 use crate::store::Batch;
@@ -82,24 +83,37 @@ pub struct Subject {
     pub subset: walk::Subset,
 }
 
-/// Reads a directory of weights, all of it, and refuses one that is incomplete.
+/// Reads a directory of weights, all of it, and refuses one whose weights are not all there.
+///
+/// What only a resumed training needs may be missing: weights can be evaluated without it.
 pub fn observe_subject(
     path: &Path,
     digests: Digests,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Subject, Error> {
-    subject_of(path, &Options::new(digests), progress)
+    let subject = subject_of(path, &Options::new(digests), progress)?;
+    refuse(path, subject.weights.unusable())?;
+    Ok(subject)
 }
 
+/// Reads a directory of weights in whatever state it is; what stands in the place of weights is refused.
 fn subject_of(path: &Path, options: &Options, progress: &(dyn Fn(u64) + Sync)) -> Result<Subject, Error> {
     let tree = walk::observe(path, options, progress)?;
     let weights = weights::observe(&tree, path)?;
-    let problems: Vec<String> = weights.incomplete().map(ToString::to_string).collect();
-    if !problems.is_empty() {
-        return Err(Error::Incomplete { path: path.to_owned(), problems });
+    let pointers: Vec<&Problem> = weights.pointers().collect();
+    if !pointers.is_empty() {
+        let is_lfs = pointers.iter().any(|problem| matches!(problem, Problem::LfsPointer { .. }));
+        let fetch = if is_lfs { "git lfs pull" } else { "dvc pull" };
+        let problems = pointers.into_iter().map(Problem::text).collect();
+        return Err(Error::NotFetched { path: path.to_owned(), problems, fetch });
     }
     let subset = tree.subset(&weights.weights)?;
     Ok(Subject { tree, weights, subset })
+}
+
+fn refuse<'a>(path: &Path, problems: impl Iterator<Item = &'a Problem>) -> Result<(), Error> {
+    let problems: Vec<String> = problems.map(Problem::text).collect();
+    if problems.is_empty() { Ok(()) } else { Err(Error::Incomplete { path: path.to_owned(), problems }) }
 }
 
 impl Subject {
@@ -114,11 +128,22 @@ impl Subject {
     }
 }
 
-/// Reads a directory of weights that is to be recorded, and refuses one that changed from beginning to end.
+/// Reads a directory of weights that is to be recorded, and refuses one in which something is missing.
+pub fn observe_checkpoint(
+    path: &Path,
+    reading: &Reading,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<Subject, Error> {
+    let subject = observe_as_it_is(path, reading, progress)?;
+    refuse(path, subject.weights.incomplete())?;
+    Ok(subject)
+}
+
+/// Reads a directory of weights that is to be recorded whatever is missing; one that changed is refused.
 ///
 /// Each file is held to what it was when it was opened; here it is made sure that none came, went or was
 /// written again meanwhile. Files are compared with what they were, never with a clock.
-pub fn observe_checkpoint(
+pub fn observe_as_it_is(
     path: &Path,
     reading: &Reading,
     progress: &(dyn Fn(u64) + Sync),
@@ -159,15 +184,29 @@ pub fn record_observed(
         Whose::Nobody => None,
     };
     let full = subject.full()?;
+    let seen = &subject.weights;
+    let description = serde_json::to_vec(&seen.description()).unwrap_or_default();
+    // So many files that a list of them is larger than a record may be are found in the tree alone.
+    let files = (description.len() <= MAX_RECORD).then_some(description);
     let record = Checkpoint {
         start,
-        full: TypedId::new(Kind::Tree, full.id),
-        weights: TypedId::new(Kind::Tree, subject.subset.id),
-        tensors: subject.weights.tensors.as_ref().map(|set| TypedId::new(Kind::Tensors, set.id)),
+        tensors: seen.tensors.as_ref().map(|set| TypedId::new(Kind::Tensors, set.id)),
         parent: request.parent,
-        format: subject.weights.format.to_owned(),
-        step: request.step.or(subject.weights.step),
+        step: request.step.or(seen.step),
         path: project_path(request.path, ledger.project()),
+        layout: Some(seen.layout.word().to_owned()),
+        state: Some(seen.state().to_owned()),
+        epoch: seen.training.epoch.clone(),
+        tokens: seen.training.tokens,
+        best: seen.training.best.clone(),
+        ranks: Some(seen.ranks.len() as u64).filter(|ranks| *ranks > 0),
+        adapter: seen.adapter.as_ref().map(adapter),
+        files: files.as_ref().map(|bytes| TypedId::new(Kind::Blob, object_id(bytes))),
+        ..Checkpoint::bare(
+            TypedId::new(Kind::Tree, full.id),
+            TypedId::new(Kind::Tree, subject.subset.id),
+            seen.format,
+        )
     };
     let warnings = subject.weights.warnings();
     let encoded = model::encode(&record)?;
@@ -188,6 +227,7 @@ pub fn record_observed(
     tx.put_objects(full.nodes.into_iter().map(|(_, bytes)| bytes));
     tx.put_objects(subject.subset.nodes.iter().map(|(_, bytes)| bytes.clone()));
     tx.put_objects(subject.weights.tensors.iter().map(|set| set.bytes.clone()));
+    tx.put_objects(files);
     let sums = subject.tree.sums.iter().flat_map(|(_, nodes)| nodes);
     tx.put_objects(sums.map(|(_, bytes)| bytes.clone()));
     tx.claim(claim.beside("private", private.id));
@@ -196,11 +236,24 @@ pub fn record_observed(
 }
 
 fn describe(record: &Checkpoint, subject: &Subject) -> String {
-    let mut parts = vec![format!("{}, {}", record.format, count(subject.tree.files.len() as u64, "file"))];
+    let seen = &subject.weights;
+    let mut parts = vec![seen.whose(), record.format.clone()];
+    // Where the layout says no more than the format, one word is enough.
+    parts.retain(|part| !part.is_empty());
+    parts.dedup();
+    parts.push(count(subject.tree.files.len() as u64, "file"));
     parts.push(size(subject.tree.bytes));
-    parts.extend(subject.weights.tensors.as_ref().map(|set| count(set.count as u64, "tensor")));
+    parts.extend(seen.tensors.as_ref().map(|set| count(set.count as u64, "tensor")));
     parts.extend(record.step.map(|step| format!("step {step}")));
+    parts.extend(record.epoch.as_ref().map(|epoch| format!("epoch {epoch}")));
+    parts.extend(record.ranks.filter(|ranks| *ranks > 1).map(|ranks| format!("{ranks} ranks")));
+    parts.extend(seen.incomplete().next().map(|_| "INCOMPLETE".to_owned()));
     parts.join(", ")
+}
+
+fn adapter(seen: &weights::Adapter) -> model::Adapter {
+    let weights::Adapter { method, base, revision, rank, alpha, targets } = seen.clone();
+    model::Adapter { method, base, revision, rank, alpha, targets }
 }
 
 fn here(path: &Path, ledger: &Ledger, entropy: &mut Entropy<'_>) -> Private {

@@ -35,8 +35,8 @@ use crate::model::{self, Name, TypedId};
 pub use attempt::{Ended, StartRequest, Started, attempt_at, end, start};
 pub use drift::{Difference, Drift, compare_plans, compare_recorded, drift};
 pub use evidence::{
-    CheckpointRequest, NamedContent, Recorded, Subject, Whose, checkpoint_of, note, observe_checkpoint,
-    observe_subject, record_checkpoint, record_content, record_observed,
+    CheckpointRequest, NamedContent, Recorded, Subject, Whose, checkpoint_of, note, observe_as_it_is,
+    observe_checkpoint, observe_subject, record_checkpoint, record_content, record_observed,
 };
 pub use freeze::{
     Frozen, RUN_FILES, RunFiles, Target, freeze, plan_only, restore_run_files, run_files, run_files_of,
@@ -196,6 +196,16 @@ pub enum Error {
         path: PathBuf,
         /// What is missing.
         problems: Vec<String>,
+    },
+    /// What lies there only says where the weights are.
+    #[error("`{}` holds pointers in the place of files", path.display())]
+    NotFetched {
+        /// The directory.
+        path: PathBuf,
+        /// The pointers.
+        problems: Vec<String>,
+        /// The command that brings the files.
+        fetch: &'static str,
     },
     /// No attempt could have written this.
     #[error("no run here was under way when `{}` was written", path.display())]

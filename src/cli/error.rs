@@ -322,6 +322,7 @@ fn of_acts(error: &acts::Error) -> Class {
         Error::EndedOtherwise { .. } => ENDED,
         Error::NameHeld { .. } => ("name-held", Exit::Refused, Some("choose another name: --name NAME")),
         Error::Incomplete { .. } => ("incomplete-checkpoint", Exit::Unknown, None),
+        Error::NotFetched { .. } => ("pointer", Exit::Refused, None),
         Error::WhichRun { .. } => ("which-run", Exit::Usage, None),
         Error::SubjectChanged { .. } => ("subject-changed", Exit::Refused, None),
     }
@@ -465,6 +466,10 @@ impl From<acts::Error> for Failure {
             acts::Error::Incomplete { problems, .. } => {
                 failure.facts.extend(problems.iter().cloned());
                 failure = failure.hint("wait until it is written, or write it again");
+            }
+            acts::Error::NotFetched { problems, fetch, .. } => {
+                failure.facts.extend(problems.iter().cloned());
+                failure = failure.hint(*fetch);
             }
             acts::Error::WhichRun { path } => {
                 failure.facts.push("`--run none` is for weights that no run here wrote".to_owned());

@@ -10,6 +10,7 @@ mod adopt;
 mod attempt;
 mod backup;
 mod cat;
+mod checkpoint;
 mod child;
 mod completions;
 mod diff;

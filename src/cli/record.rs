@@ -76,6 +76,9 @@ struct CheckpointArgs {
     /// Wait for at most this long until it is whole and nothing in it changes any more
     #[arg(long, value_name = "SECS")]
     settle: Option<u64>,
+    /// Record it although something is missing, and say so in the record
+    #[arg(long, conflicts_with = "settle")]
+    incomplete: bool,
     #[command(flatten)]
     reading: reading::Reads,
 }
@@ -148,6 +151,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Answer, Failure> {
         let mut answer = Answer::new(SCHEMA);
         answer.line(id);
         answer.set("id", id.to_string());
+        if id.kind == Kind::Checkpoint {
+            answer.set("checkpoint", super::checkpoint::document(&ledger, id));
+        }
         answer.set("run", plan.map(|plan| TypedId::new(Kind::Plan, plan).to_string()));
         Ok(answer)
     })
@@ -200,6 +206,7 @@ fn checkpoint(args: &CheckpointArgs, ledger: &mut Ledger, context: &Context) -> 
         Some(_) => settle::wait(&path, limit, &context.ui, &|| {
             acts::observe_checkpoint(&path, &request.reading, &add)
         })?,
+        None if args.incomplete => acts::observe_as_it_is(&path, &request.reading, &add)?,
         None => acts::observe_checkpoint(&path, &request.reading, &add)
             .map_err(|error| wait_for_it(error, &args.path))?,
     };
@@ -230,7 +237,11 @@ fn is_granted(ledger: &Ledger, kind: Kind, name: &crate::model::Name, id: TypedI
 /// Names the flag that waits, where what was read is not whole or was being written.
 fn wait_for_it(error: acts::Error, path: &Path) -> Failure {
     let may_pass = settle::may_pass(&error) && path.exists();
-    let failure = Failure::from(error);
+    let is_incomplete = matches!(error, acts::Error::Incomplete { .. });
+    let mut failure = Failure::from(error);
+    if is_incomplete {
+        failure = failure.fact("`--incomplete` records it as it is");
+    }
     if may_pass {
         failure.hint(format!("ledger record checkpoint {} --settle 60", quoted(path)))
     } else {

@@ -13,6 +13,7 @@ use crate::model::content::{What, escape, read_dir};
 use crate::model::{self, About, Eval, Kind, TypedId};
 use crate::verify::{self, identify};
 
+use super::checkpoint;
 use super::error::Failure;
 use super::settings::{Context, quoted, shell};
 use super::show_eval;
@@ -72,6 +73,13 @@ fn show(args: &Args, context: &Context, ledger: &Ledger) -> Result<Answer, Failu
     for (name, text) in facts.iter().filter(|(_, text)| !text.is_empty()) {
         answer.line(format!("  {name:<13}  {text}"));
     }
+    if id.kind == Kind::Checkpoint {
+        for (name, text) in checkpoint::words(ledger, id.id) {
+            answer.line(format!("  {name:<13}  {text}"));
+        }
+        answer.set("checkpoint", checkpoint::document(ledger, id));
+    }
+    let said: &[&str] = if id.kind == Kind::Checkpoint { &checkpoint::SAID } else { &[] };
     let told = show_eval::lines(ledger, id);
     for (name, text) in told.iter().flatten() {
         answer.line(format!("  {name:<13}  {}", plain(text)));
@@ -84,7 +92,7 @@ fn show(args: &Args, context: &Context, ledger: &Ledger) -> Result<Answer, Failu
     let untold = record.iter().filter(|_| told.is_none()).filter_map(Value::as_object);
     for (name, value) in untold.flatten() {
         let is_empty = value.as_array().is_some_and(Vec::is_empty);
-        if !is_empty && !matches!(name.as_str(), "kind" | "v") {
+        if !is_empty && !matches!(name.as_str(), "kind" | "v") && !said.contains(&name.as_str()) {
             let text = if name == "argv" { command(value) } else { short(value) };
             answer.line(format!("  {:<13}  {}", plain(name), plain(&text)));
         }

@@ -32,6 +32,87 @@ pub struct Checkpoint {
     /// Where it lay, relative to the project; absent when it lay elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// Whose directory it is, as `hf-trainer`; a word of the recogniser.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<String>,
+    /// A word of [`CheckpointState`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Passes over the data, in decimal text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<String>,
+    /// Tokens of input that the training had seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// The best checkpoint so far, as the trainer names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<String>,
+    /// How many ranks left files of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u64>,
+    /// What it adapts, and how, if it is an adapter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<Adapter>,
+    /// A JSON document of what each file is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<TypedId>,
+}
+
+/// An adapter of a base model, which is not part of the checkpoint.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adapter {
+    /// The method, as `LORA`.
+    pub method: String,
+    /// Name or path of the base model, as the adapter's configuration has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// Revision of the base model, where it is pinned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// Rank of the matrices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u64>,
+    /// Their weight, in decimal text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alpha: Option<String>,
+    /// Modules that are adapted, or one pattern for them; sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<String>,
+}
+
+words! {
+    /// Whether everything that belongs to a checkpoint was there.
+    CheckpointState {
+        /// Nothing that could be checked was missing.
+        Complete = "complete",
+        /// Something was missing, and it was recorded on request.
+        Incomplete = "incomplete",
+    }
+}
+
+impl Checkpoint {
+    /// Makes a record with nothing but what every checkpoint has.
+    pub fn bare(full: TypedId, weights: TypedId, format: impl Into<String>) -> Self {
+        Self {
+            start: None,
+            full,
+            weights,
+            tensors: None,
+            parent: None,
+            format: format.into(),
+            step: None,
+            path: None,
+            layout: None,
+            state: None,
+            epoch: None,
+            tokens: None,
+            best: None,
+            ranks: None,
+            adapter: None,
+            files: None,
+        }
+    }
 }
 
 impl Record for Checkpoint {
@@ -42,11 +123,23 @@ impl Record for Checkpoint {
         links.extend(self.start.map(|target| Link::new("start", target)));
         links.extend(self.tensors.map(|target| Link::new("tensors", target)));
         links.extend(self.parent.map(|target| Link::new("parent", target)));
+        links.extend(self.files.map(|target| Link::new("files", target)));
         links
     }
 
     fn facts(&self) -> Facts {
         Facts::Named { name: None }
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        if self.state.as_ref().is_some_and(|state| CheckpointState::from_word(state).is_none()) {
+            return Err("`state` is not a word of this version");
+        }
+        if self.adapter.iter().all(|adapter| super::ascending(&adapter.targets, Clone::clone)) {
+            Ok(())
+        } else {
+            Err("the targets of an adapter are not in ascending order")
+        }
     }
 }
 

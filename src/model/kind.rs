@@ -391,6 +391,7 @@ impl Kind {
                         link("weights", TREE, One),
                         link("tensors", &[Kind::Tensors], Optional),
                         claimed("parent", CK, CK, Optional),
+                        link("files", BLOB, Optional),
                         beside("sums", SUMS, Optional),
                     ]
                 }

@@ -22,7 +22,8 @@ use crate::codec::{self, Value};
 use crate::id::{self, ObjectId};
 
 pub use evidence::{
-    Benchmark, Better, Binding, Checkpoint, Claimed, Eval, Harness, Import, Metric, Note, Reporter, Task,
+    Adapter, Benchmark, Better, Binding, Checkpoint, CheckpointState, Claimed, Eval, Harness, Import, Metric,
+    Note, Reporter, Task,
 };
 pub use facts::{
     Decision, DeploymentAction, Error as FactsError, Facts, Name, NameAction, Outcome, PromotionAction, Role,
@@ -369,16 +370,8 @@ mod tests {
     #[test]
     fn a_record_has_one_form() {
         let blob = TypedId::new(Kind::Blob, ObjectId::from_bytes([1; 32]));
-        let checkpoint = Checkpoint {
-            start: None,
-            full: TypedId::new(Kind::Tree, ObjectId::from_bytes([2; 32])),
-            weights: TypedId::new(Kind::Tree, ObjectId::from_bytes([3; 32])),
-            tensors: None,
-            parent: None,
-            format: "safetensors".into(),
-            step: None,
-            path: None,
-        };
+        let tree = |byte| TypedId::new(Kind::Tree, ObjectId::from_bytes([byte; 32]));
+        let checkpoint = Checkpoint::bare(tree(2), tree(3), "safetensors");
         let encoded = encode(&checkpoint).unwrap();
         assert_eq!(decode::<Checkpoint>(&encoded.bytes).unwrap(), checkpoint);
         let fields: BTreeMap<String, Value> = codec::decode(&encoded.bytes).unwrap();
@@ -391,5 +384,14 @@ mod tests {
         assert!(matches!(edited("ext", Value::Null), Err(Error::Form(_))), "`ext` is a map");
         let wrong = codec::decode(&codec::encode(&blob).unwrap()).unwrap();
         assert!(matches!(edited("full", wrong), Err(Error::Form(_))), "a blob is not a tree");
+        assert!(edited("state", Value::Text("complete".into())).is_ok());
+        assert!(matches!(edited("state", Value::Text("whole".into())), Err(Error::Form(_))), "another word");
+        let adapter = |targets: [&str; 2]| {
+            let targets = targets.map(|name| Value::Text(name.into())).to_vec();
+            let fields = [("method", Value::Text("LORA".into())), ("targets", Value::Array(targets))];
+            Value::Map(fields.into_iter().map(|(key, value)| (Value::Text(key.into()), value)).collect())
+        };
+        assert!(edited("adapter", adapter(["k", "v"])).is_ok());
+        assert!(matches!(edited("adapter", adapter(["v", "k"])), Err(Error::Form(_))), "targets are sorted");
     }
 }

@@ -93,7 +93,10 @@ FIELDS = dict.fromkeys(("genesis", "format", "dataset", "model", "contract", "po
                  argv=[str], seed_=U64, study_=str, arm_=str),
     "start": dict(nonce=16, lost_=[REF], check={"frozen", "quick", "full"}),
     "end": dict(nonce=16, code_=INT, signal_=str),
-    "checkpoint": dict(format=str, step_=U64, path_=str),
+    "checkpoint": dict(
+        format=str, step_=U64, path_=str, layout_=str, state_={"complete", "incomplete"}, epoch_=str, tokens_=U64,
+        best_=str, ranks_=U64, adapter_=dict(
+            method=str, base_=str, revision_=str, rank_=U64, alpha_=str, targets_=ascending(str, least=1))),
     "benchmark": dict(name=str, tasks_=ascending(TASK, itemgetter("name"))),
     "eval": dict(results=[REF], binding={"observed", "sealed", "asserted"}, partial_=str, format=str,
                  reported_by_={"training"}, harness_=dict(name=str, version_=str), decoding_=TEXTS, seeds_=TEXTS,

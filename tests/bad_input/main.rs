@@ -16,3 +16,4 @@ mod statements;
 #[path = "../cli/support.rs"]
 #[expect(dead_code, reason = "snapshots are for the tests of words")]
 mod support;
+mod weights;

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what a test cannot do without ends it")]
 
 mod backup;
+mod checkpoints;
 mod configs;
 mod datasets;
 mod diff;

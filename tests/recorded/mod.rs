@@ -182,13 +182,14 @@ impl Project {
         let (sums, sum_objects) = tree.sums.unwrap();
         let record = Checkpoint {
             start: Some(start),
-            full: TypedId::new(Kind::Tree, tree.id),
-            weights: TypedId::new(Kind::Tree, subset.id),
             tensors: Some(TypedId::new(Kind::Tensors, tensors.id)),
-            parent: None,
-            format: seen.format.into(),
             step: seen.step,
             path: Some(rel.into()),
+            ..Checkpoint::bare(
+                TypedId::new(Kind::Tree, tree.id),
+                TypedId::new(Kind::Tree, subset.id),
+                seen.format,
+            )
         };
         let id = ledger::model::encode(&record).unwrap().id;
         self.commit(|tx| {

@@ -10,11 +10,11 @@ use ledger::id::{
 use ledger::log::key::possession_message;
 use ledger::model::content::{Entry, Node, Sums, Tensor, Tensors, What, build_node, build_sums};
 use ledger::model::{
-    About, Benchmark, Binding, Bytes, Checkpoint, Claimed, Code, Config, Container, Contract, Dataset,
-    Decision, DeploymentAction, Dirt, End, Environment, Eval, Facts, Fixed, Format, Genesis, Hardware,
-    Harness, Holder, Import, Installed, Interpreter, Key, Kind, LockFile, Metric, Model, Name, NameAction,
-    Note, Outcome, Plan, Policy, Private, PromotionAction, Record, Revocation, Role, Start, Status,
-    Submodule, Target, Task, TypedId, encode, project,
+    About, Adapter, Benchmark, Binding, Bytes, Checkpoint, Claimed, Code, Config, Container, Contract,
+    Dataset, Decision, DeploymentAction, Dirt, End, Environment, Eval, Facts, Fixed, Format, Genesis,
+    Hardware, Harness, Holder, Import, Installed, Interpreter, Key, Kind, LockFile, Metric, Model, Name,
+    NameAction, Note, Outcome, Plan, Policy, Private, PromotionAction, Record, Revocation, Role, Start,
+    Status, Submodule, Target, Task, TypedId, encode, project,
 };
 use serde_json::{Value, json};
 
@@ -314,6 +314,21 @@ pub(crate) fn golden() -> Vec<Golden> {
             format: "safetensors".into(),
             step: Some(300),
             path: Some("out/step-300".into()),
+            layout: Some("peft-adapter".into()),
+            state: Some("complete".into()),
+            epoch: Some("0.4".into()),
+            tokens: Some(560),
+            best: Some("out/checkpoint-200".into()),
+            ranks: Some(2),
+            adapter: Some(Adapter {
+                method: "LORA".into(),
+                base: Some("acme/tiny-llama".into()),
+                revision: Some("5f3c1e0d".into()),
+                rank: Some(4),
+                alpha: Some("8".into()),
+                targets: vec!["q_proj".into(), "v_proj".into()],
+            }),
+            files: Some(some(Kind::Blob, "files")),
         }),
         called(
             "plain",

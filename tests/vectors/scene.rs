@@ -231,13 +231,13 @@ pub(crate) fn write() -> Scene {
     let weights = build_node(vec![entry(false)]).unwrap().remove(0);
     let (checkpoint_id, checkpoint, checkpoint_bytes) = staged(&Checkpoint {
         start: Some(start_id),
-        full: TypedId::new(Kind::Tree, full.0),
-        weights: TypedId::new(Kind::Tree, weights.0),
-        tensors: None,
-        parent: None,
-        format: "torch-pickle".into(),
         step: Some(300),
         path: Some("out/step-300".into()),
+        ..Checkpoint::bare(
+            TypedId::new(Kind::Tree, full.0),
+            TypedId::new(Kind::Tree, weights.0),
+            "torch-pickle",
+        )
     });
     let objects = vec![full.1, weights.1, checkpoint_bytes];
     let checkpoint = checkpoint.named(Name::parse("digits"));

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Inside, Pickle, Role, Weights, shown};
+use super::{Inside, Layout, Pickle, Role, Weights, shown};
 
 /// The form of the document.
 pub const SCHEMA: &str = "ledger.checkpoint-files/1";
@@ -27,12 +27,29 @@ pub struct Description {
     /// Files that run code when they are loaded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pickles: Vec<PickleText>,
+    /// What the headers of files say of themselves, by path.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// The tensors, where they are known one by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tensors: Option<TensorsText>,
     /// Whether a configuration asks for the code that lies beside it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub custom_code: bool,
     /// What was wrong on the day.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
+}
+
+/// What the tensors are together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TensorsText {
+    /// How many there are.
+    pub count: usize,
+    /// How many elements they have.
+    pub parameters: u64,
+    /// The types of their elements.
+    pub dtypes: Vec<String>,
 }
 
 /// A checkpoint inside.
@@ -74,6 +91,18 @@ const fn is_zero(count: &usize) -> bool {
 }
 
 impl Weights {
+    /// Returns whose directory it is, for people; empty where the format says as much.
+    pub fn whose(&self) -> String {
+        match (self.layout, &self.adapter) {
+            (Layout::PeftAdapter, Some(adapter)) => {
+                let of = adapter.base.as_deref().unwrap_or("an unnamed model");
+                format!("PEFT {} adapter of `{}`", shown(adapter.method.as_bytes()), shown(of.as_bytes()))
+            }
+            (Layout::Safetensors | Layout::Unknown | Layout::Gguf | Layout::Onnx, _) => String::new(),
+            (layout, _) => layout.title().to_owned(),
+        }
+    }
+
     /// Returns the word of the state: whether anything is missing.
     pub fn state(&self) -> &'static str {
         state_word(self.incomplete().next().is_none())
@@ -90,6 +119,12 @@ impl Weights {
             roles,
             inside: self.inside.iter().map(inside).collect(),
             pickles: self.pickles.iter().map(pickle).collect(),
+            headers: self.headers.iter().map(|(path, text)| (shown(path), text.clone())).collect(),
+            tensors: self.tensors.as_ref().map(|set| TensorsText {
+                count: set.count,
+                parameters: set.parameters,
+                dtypes: set.dtypes.iter().cloned().collect(),
+            }),
             custom_code: self.has_custom_code,
             problems: self.problems.iter().map(super::Problem::text).collect(),
         }
@@ -130,7 +165,7 @@ impl Weights {
 fn imports_in_words(pickles: &[Pickle]) -> Vec<String> {
     const NAMED: usize = 3;
     let mut by_imports: BTreeMap<(&[String], Option<&str>), Vec<&Pickle>> = BTreeMap::new();
-    for pickle in pickles.iter().filter(|pickle| !pickle.imports.is_empty() || pickle.unknown.is_some()) {
+    for pickle in pickles.iter().filter(|pickle| pickle.is_worth_a_warning()) {
         by_imports.entry((&pickle.imports, pickle.unknown.as_deref())).or_default().push(pickle);
     }
     let line = |((imports, unknown), files): ((&[String], Option<&str>), Vec<&Pickle>)| {

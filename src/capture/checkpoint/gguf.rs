@@ -3,10 +3,12 @@
 //! Values and names are stepped over, not kept, so no claimed count costs memory. Source of the format:
 //! `docs/gguf.md` of ggml, versions 1 to 3; sizes of blocks are those of `ggml.h`.
 
+use std::fmt;
 use std::io::{self, BufRead, BufReader};
 
 use super::{Error, Scene};
 use crate::capture::walk::{self, Seen};
+use crate::model::content::escape;
 
 /// What the header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +19,16 @@ pub(super) struct Header {
     pub(super) tensors: u64,
     /// `general.architecture`, as `llama`.
     pub(super) architecture: Option<String>,
+}
+
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GGUF version {}, {} tensors", self.version, self.tensors)?;
+        match &self.architecture {
+            Some(architecture) => write!(f, ", architecture {}", escape(architecture.as_bytes())),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Reads the header of a file and holds the file's size to it; the inner error says what is wrong with it.

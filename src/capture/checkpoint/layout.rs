@@ -188,9 +188,9 @@ fn marked(scene: &Scene<'_>, dir: &[u8], names: &BTreeSet<&[u8]>) -> Result<Opti
     let any = |start: &str, end: &str| {
         names.iter().any(|name| name.starts_with(start.as_bytes()) && name.ends_with(end.as_bytes()))
     };
-    let is_named_step =
-        trainer_step(dir).is_some() || dir.is_empty() && trainer_step(&scene.own_name()).is_some();
-    let is_numbered = is_named_step || split(dir).1.starts_with(b"checkpoint_");
+    let own_name = if dir.is_empty() { scene.own_name() } else { split(dir).1.to_vec() };
+    let is_named_step = trainer_step(&own_name).is_some();
+    let is_numbered = is_named_step || own_name.starts_with(b"checkpoint_");
     Ok(if has("_CHECKPOINT_METADATA") || has("manifest.ocdbt") {
         Some(Layout::Orbax)
     } else if has("training_args.bin") || has("trainer_state.json") {

@@ -104,6 +104,8 @@ pub struct Weights {
     pub inside: Vec<Inside>,
     /// Files that run code when they are loaded.
     pub pickles: Vec<Pickle>,
+    /// What the headers of files say of themselves, in words.
+    pub headers: Vec<(Vec<u8>, String)>,
     /// Whether a configuration asks for the code that lies beside it, as `trust_remote_code` lets it run.
     pub has_custom_code: bool,
 }
@@ -146,21 +148,30 @@ pub fn observe(tree: &Tree, dir: &Path) -> Result<Weights, Error> {
     let mut problems = Vec::new();
     let parts = layout::recognise(&scene)?;
     let data = onnx::external(&scene, &mut problems)?;
-    let roles = role::assign(tree, &parts, &data);
-    let weights = role::read_by_loader(&roles);
-    if weights.is_empty() && tree.links.is_empty() {
+    let mut roles = role::assign(tree, &parts, &data);
+    if tree.files.is_empty() && !tree.links.iter().any(|(path, _)| role::by_name(path).is_read()) {
         problems.push(Problem::Empty);
     }
     pointers::check(&scene, &roles, &mut problems)?;
     let (pickles, found) = look_at_archives(&scene, &roles, &mut problems)?;
+    let mut headers = Vec::new();
     for file in tree.files.iter().filter(|file| file.path.ends_with(b".gguf")) {
-        if let Err(why) = gguf::check(&scene, file)? {
-            problems.push(Problem::Malformed { path: file.path.clone(), format: "GGUF", why });
+        let path = file.path.clone();
+        match gguf::check(&scene, file)? {
+            Ok(header) => headers.push((path, header.to_string())),
+            Err(why) => problems.push(Problem::Malformed { path, format: "GGUF", why, is_weights: true }),
         }
     }
     let indexes = shards::check(&scene, &roles, &mut problems)?;
     let ranks = ranks::check(&scene, &parts, &found, &mut problems);
     ranks::check_dcp(&scene, &found, &mut problems);
+    for problem in &problems {
+        // No loader reads what its index does not name.
+        if let Problem::ExtraShard { path, .. } = problem {
+            roles.insert(path.clone(), Role::Other);
+        }
+    }
+    let weights = role::read_by_loader(&roles);
     let tensors = tensors::read(&scene, &roles, &indexes, &mut problems)?;
     trained::check_interrupted(&scene, &parts, &mut problems);
     let training = trained::read(&scene, &parts, &found, &mut problems)?;
@@ -179,6 +190,7 @@ pub fn observe(tree: &Tree, dir: &Path) -> Result<Weights, Error> {
         adapter: trained::adapter(&scene)?,
         ranks,
         pickles,
+        headers,
         has_custom_code: trained::has_custom_code(&scene)?,
         weights,
         roles,

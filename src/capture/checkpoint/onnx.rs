@@ -19,7 +19,12 @@ pub(super) fn external(scene: &Scene<'_>, problems: &mut Vec<Problem>) -> Result
         let at = scene.locate(&file.path);
         let (open, _) = walk::open_regular(&at)?;
         let mut input = Input { file: BufReader::new(open), at: 0, found: BTreeMap::new() };
-        let malformed = |why: String| Problem::Malformed { path: file.path.clone(), format: "ONNX", why };
+        let malformed = |why: String| Problem::Malformed {
+            path: file.path.clone(),
+            format: "ONNX",
+            why,
+            is_weights: true,
+        };
         match input.message(Part::Model, file.size, 0) {
             Ok(()) => {}
             Err(Fault::Wrong(why)) => {
@@ -40,7 +45,12 @@ pub(super) fn external(scene: &Scene<'_>, problems: &mut Vec<Problem>) -> Result
                 Some(data) if data.size < needed => {
                     let why =
                         format!("it is cut short: {needed} bytes are promised, {} are there", data.size);
-                    problems.push(Problem::Malformed { path: path.clone(), format: "ONNX data", why });
+                    problems.push(Problem::Malformed {
+                        path: path.clone(),
+                        format: "ONNX data",
+                        why,
+                        is_weights: true,
+                    });
                 }
                 Some(_) => {}
             }

@@ -411,6 +411,38 @@ impl<R: BufRead> Machine<'_, R> {
     }
 }
 
+/// Returns whether an import is of those that reach the machine, and that no weights have a use for.
+pub(super) fn is_harmful(import: &str) -> bool {
+    const MODULES: [&str; 24] = [
+        "?",
+        "asyncio",
+        "bdb",
+        "builtins",
+        "__builtin__",
+        "code",
+        "commands",
+        "ctypes",
+        "importlib",
+        "multiprocessing",
+        "nt",
+        "operator",
+        "os",
+        "pdb",
+        "pip",
+        "posix",
+        "pty",
+        "requests",
+        "runpy",
+        "shutil",
+        "socket",
+        "subprocess",
+        "sys",
+        "webbrowser",
+    ];
+    let root = import.split('.').next().unwrap_or_default();
+    !is_known(import) && (MODULES.contains(&root) || import.starts_with("torch."))
+}
+
 /// Returns whether an import is one of those that tensors and plain containers need, and that call nothing else.
 ///
 /// Whole modules are not trusted: `torch.hub.load` fetches code, and `torch.storage._load_from_bytes` reads
@@ -580,6 +612,12 @@ mod tests {
             "eval",
         ] {
             assert!(!is_known(unknown), "{unknown}");
+        }
+        for harmful in ["os.system", "builtins.eval", "?.?", "torch.hub.load", "subprocess.Popen"] {
+            assert!(is_harmful(harmful), "{harmful}");
+        }
+        for other in ["builtins.set", "transformers.training_args.TrainingArguments", "torch.float32"] {
+            assert!(!is_harmful(other), "{other}");
         }
     }
 }

@@ -76,6 +76,8 @@ pub enum Problem {
         format: &'static str,
         /// What is wrong with it.
         why: String,
+        /// Whether a loader reads it, or only a resumed training.
+        is_weights: bool,
     },
     /// An archive of `torch.save` or numpy has no end.
     #[error("`{}` is cut short: its archive has no directory at the end", escape(path))]
@@ -174,6 +176,8 @@ pub enum Problem {
     Unfinished {
         /// The file that is written last.
         path: Vec<u8>,
+        /// Whether a loader reads it, or only a resumed training.
+        is_weights: bool,
     },
     /// A training was stopped while it saved: the model is there, what comes after it is not.
     #[error(
@@ -211,7 +215,10 @@ impl Problem {
             | Self::TooManyTensors { .. }
             | Self::StepDiffers { .. } => Severity::Note,
             Self::Interrupted { .. } => Severity::Training,
-            Self::TornArchive { is_weights, .. } | Self::MissingRanks { is_weights, .. } => {
+            Self::TornArchive { is_weights, .. }
+            | Self::Malformed { is_weights, .. }
+            | Self::Unfinished { is_weights, .. }
+            | Self::MissingRanks { is_weights, .. } => {
                 if *is_weights {
                     Severity::Weights
                 } else {
@@ -246,7 +253,7 @@ impl Problem {
             | Self::ExtraShard { path, .. }
             | Self::BadIndex { path, .. }
             | Self::TotalSize { path, .. }
-            | Self::Unfinished { path }
+            | Self::Unfinished { path, .. }
             | Self::StepDiffers { path, .. } => Some(path),
         }
     }

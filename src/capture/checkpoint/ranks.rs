@@ -127,13 +127,14 @@ pub(super) fn check_dcp(scene: &Scene<'_>, found: &ByFile, problems: &mut Vec<Pr
     }
     for dir in dirs {
         let index = join(dir, b".metadata");
+        let is_weights = super::role::by_name(&index).is_read();
         if scene.tree.file(&index).is_none() {
-            problems.push(Problem::Unfinished { path: index });
+            problems.push(Problem::Unfinished { path: index, is_weights });
             continue;
         }
         let Some(found) = found.get(&index) else {
             let why = "it is no pickle".to_owned();
-            problems.push(Problem::Malformed { path: index, format: "pickle", why });
+            problems.push(Problem::Malformed { path: index, format: "pickle", why, is_weights });
             continue;
         };
         let needed = match needed(found) {
@@ -155,7 +156,7 @@ pub(super) fn check_dcp(scene: &Scene<'_>, found: &ByFile, problems: &mut Vec<Pr
             {
                 let why = format!("it is cut short: {bytes} bytes are promised, {} are there", file.size);
                 let path = file.path.clone();
-                problems.push(Problem::Malformed { path, format: "torch DCP", why });
+                problems.push(Problem::Malformed { path, format: "torch DCP", why, is_weights });
             }
         }
         if needed.is_empty() || found.is_partial {

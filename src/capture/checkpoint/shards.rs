@@ -27,8 +27,8 @@ pub(super) struct Index {
     pub(super) total_size: Option<u64>,
 }
 
-/// More tensors than any model has; a file of 64 MiB could name four times as many.
-const MAX_TENSORS: usize = 2_000_000;
+/// More tensors than any model has, and than one record of tensors holds; a file of 64 MiB could name millions.
+const MAX_TENSORS: usize = 400_000;
 /// The largest index of a public model has 15 MB.
 const MAX_INDEX: u64 = 64 << 20;
 

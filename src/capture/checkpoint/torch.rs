@@ -86,6 +86,7 @@ pub(super) fn look(scene: &Scene<'_>, file: &Seen, role: Role) -> Result<Look, E
         path: file.path.clone(),
         format: "pickle",
         why: "it is cut short".into(),
+        is_weights: role.is_read(),
     });
     let unknown = stop.map(|stop| stop.to_string());
     Ok(Look { pickle: Some(described(file, role, &found, false, unknown)), found, problem })
@@ -133,6 +134,14 @@ fn look_in_archives(open: &mut std::fs::File, file: &Seen, role: Role) -> io::Re
         look.pickle = Some(described(file, role, &look.found, is_script, unknown));
     }
     Ok(look)
+}
+
+impl Pickle {
+    /// Returns whether a loader of the model would run into what it imports, or whether anybody would regret it.
+    pub(super) fn is_worth_a_warning(&self) -> bool {
+        self.imports.iter().any(|import| self.role.is_read() || pickle::is_harmful(import))
+            || self.unknown.is_some() && self.role.is_read()
+    }
 }
 
 fn described(file: &Seen, role: Role, found: &Found, is_script: bool, unknown: Option<String>) -> Pickle {

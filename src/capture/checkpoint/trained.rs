@@ -149,12 +149,12 @@ fn check_orbax(scene: &Scene<'_>, dir: &[u8], problems: &mut Vec<Problem>) {
     let below = |name: &str| join(dir, name.as_bytes());
     let is_dir = |path: &[u8]| scene.tree.dirs.iter().any(|known| known == path);
     if is_dir(&below("d")) && scene.tree.file(&below("manifest.ocdbt")).is_none() {
-        problems.push(Problem::Unfinished { path: below("manifest.ocdbt") });
+        problems.push(Problem::Unfinished { path: below("manifest.ocdbt"), is_weights: true });
     }
     let name = if dir.is_empty() { scene.own_name() } else { dir.to_vec() };
     let name = String::from_utf8_lossy(split(&name).1).into_owned();
     if let Some((last, _)) = name.split_once(".orbax-checkpoint-tmp") {
-        problems.push(Problem::Unfinished { path: last.as_bytes().to_vec() });
+        problems.push(Problem::Unfinished { path: last.as_bytes().to_vec(), is_weights: true });
     }
 }
 
@@ -288,6 +288,14 @@ impl<'de> Deserialize<'de> for Loose {
                 Ok(Loose::Other)
             }
 
+            fn visit_u64<E>(self, number: u64) -> Result<Loose, E> {
+                Ok(Loose::Number(number.to_string()))
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<Loose, E> {
+                Ok(Loose::Number(number.to_string()))
+            }
+
             fn visit_str<E>(self, text: &str) -> Result<Loose, E> {
                 Ok(Loose::Text(text.to_owned()))
             }
@@ -297,7 +305,7 @@ impl<'de> Deserialize<'de> for Loose {
                 Ok(Loose::Other)
             }
 
-            // Numbers with their exact text come as maps of one entry.
+            // Other numbers come with their exact text, as maps of one entry.
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Loose, A::Error> {
                 let number = Number::deserialize(MapAccessDeserializer::new(map))?;
                 Ok(Loose::Number(number.to_string()))

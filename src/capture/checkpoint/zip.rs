@@ -50,9 +50,8 @@ pub(super) fn read_before(
     let mut size = le(&record, 12, 4);
     let mut offset = le(&record, 16, 4);
     let mut directory_end = at;
-    if (count == 0xffff || size == 0xffff_ffff || offset == 0xffff_ffff)
-        && let Some((at_64, large)) = find_end_64(file, at)?
-    {
+    // Torch writes the long form beside the short one, whether or not its numbers are needed.
+    if let Some((at_64, large)) = find_end_64(file, at)? {
         (count, size, offset) = (le(&large, 32, 8), le(&large, 40, 8), le(&large, 48, 8));
         directory_end = at_64;
     }
