@@ -51,8 +51,7 @@ fn lay(dir: &Path) -> LedgerId {
     let mut ledger = open(&disk, dir).unwrap();
     let _ = admit(&mut ledger, &kim.at(2), "ben", &[(&ben.author, "author")]).unwrap();
     assert!(matches!(write(&mut ledger, 3, &kim), Ok(Outcome::Accepted { index: 2, .. })));
-    let queued = ledger.transaction();
-    let mut queued = queued;
+    let mut queued = ledger.transaction();
     stage(&mut queued, 4).unwrap();
     let queued = queued.commit(&ledger::ledger::Signer { log: None, ..ben.at(4) }).unwrap();
     assert!(matches!(queued, Outcome::Queued { .. }));
@@ -178,7 +177,7 @@ fn append(ledger: &mut Ledger, numbers: std::ops::Range<u32>) {
             let note = Note { nonce: Fixed(nonce), subject, text: n.to_string() };
             let encoded = encode(&note).unwrap();
             let claims = vec![StagedClaim::new(&note, &encoded)];
-            Draft { objects: vec![encoded.bytes], claims }
+            Draft { objects: vec![encoded.bytes, b"x".to_vec()], claims }
         })
         .collect();
     let said = ledger.append(&drafts, &Person::new(1).at(9)).unwrap();
