@@ -9,7 +9,8 @@ use std::path::Path;
 
 use ledger::capture::code::AllowedSigners;
 use ledger::capture::config::{self, Format, canonical, parse_canonical};
-use ledger::capture::environment;
+use ledger::capture::dataset;
+use ledger::capture::environment::{self, Target as Machine};
 use ledger::capture::results;
 use ledger::capture::safetensors;
 use ledger::capture::walk::{self, Options};
@@ -38,6 +39,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("config_json", config_json),
     ("config_toml", config_toml),
     ("config_yaml", config_yaml),
+    ("dataset", dataset),
     ("expression", expression),
     ("key_file", key_file),
     ("lock_file", lock_file),
@@ -46,6 +48,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("record", record),
     ("results", results),
     ("safetensors", safetensors),
+    ("secrets", secrets),
     ("shard_index", shard_index),
     ("state_file", state_file),
     ("statement", statement),
@@ -128,6 +131,27 @@ fn config(bytes: &[u8], format: Format) {
     }
 }
 
+/// One file under the names that data sets have; the first byte chooses.
+pub fn dataset(bytes: &[u8]) {
+    const NAMES: [&str; 8] = [
+        "train.parquet",
+        "data.arrow",
+        "rows.jsonl",
+        "rows.csv",
+        "shard-000000.tar",
+        "dataset_info.json",
+        "data.dvc",
+        "rows.tsv",
+    ];
+    let (choice, rest) = chosen(bytes);
+    in_directory(&[(NAMES[choice % NAMES.len()], rest)], |dir| {
+        let tree =
+            walk::observe(dir, &Options::new(Digests::Blake3), &|_| {}).expect("the directory is there");
+        let _ = dataset::describe(&tree, dir).line();
+        let _ = dataset::pointers(&tree, dir);
+    });
+}
+
 /// Filters of lists.
 pub fn expression(bytes: &[u8]) {
     let fields = [Field { name: "step", is_map: false }, Field { name: "name", is_map: true }];
@@ -157,8 +181,14 @@ pub fn lock_file(bytes: &[u8]) {
     ];
     let (choice, rest) = chosen(bytes);
     let name = NAMES[choice % NAMES.len()];
+    let machine = Machine {
+        python: Some("3.11.7".to_owned()),
+        implementation: Some("cpython".to_owned()),
+        os: "linux".to_owned(),
+        arch: "x86_64".to_owned(),
+    };
     in_directory(&[(name, rest)], |dir| {
-        let _ = environment::read_lock(&dir.join(name));
+        let _ = environment::read_lock(&dir.join(name), &machine);
     });
 }
 
@@ -191,9 +221,14 @@ pub fn record(bytes: &[u8]) {
     }
 }
 
-/// Results of evaluations.
+/// Results of evaluations and claims about them; the first byte chooses the name.
 pub fn results(bytes: &[u8]) {
-    let _ = results::read(bytes, "results.json");
+    const NAMES: [&str; 6] =
+        ["results.json", "log.eval", "log.json", "README.md", "results.csv", "all_results.json"];
+    let (choice, rest) = chosen(bytes);
+    let name = NAMES[choice % NAMES.len()];
+    let _ = results::read(rest, name);
+    let _ = results::select(rest, name, &[("accuracy".to_owned(), "results.0.acc".to_owned())]);
 }
 
 /// A safetensors file.
@@ -201,6 +236,11 @@ pub fn safetensors(bytes: &[u8]) {
     in_directory(&[("model.safetensors", bytes)], |dir| {
         let _ = safetensors::read(&dir.join("model.safetensors"), bytes.len() as u64);
     });
+}
+
+/// Secrets in any text that is about to be stored.
+pub fn secrets(bytes: &[u8]) {
+    let _ = environment::find_secrets(&String::from_utf8_lossy(bytes));
 }
 
 /// An index of shards beside one empty shard.
