@@ -5,6 +5,7 @@
 //! another size. Words after `--` choose sections: make, ask, fsck, grow.
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "a benchmark lays files and prints")]
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -540,7 +541,16 @@ fn config(run: u64) -> Config {
 }
 
 fn environment(run: u64) -> Environment {
-    Environment { lock: None, interpreter: None, os: "linux".into(), arch: format!("arch-{}", run / 500) }
+    Environment {
+        lock: None,
+        interpreter: None,
+        os: "linux".into(),
+        arch: format!("arch-{}", run / 500),
+        installed: None,
+        hardware: None,
+        container: None,
+        launch: BTreeMap::new(),
+    }
 }
 
 fn nonce(what: &str, n: u64) -> Fixed<16> {
@@ -594,13 +604,10 @@ fn checkpoint(run: u64, k: u64) -> Checkpoint {
     let n = run * 4 + k;
     Checkpoint {
         start: Some(id_of(&start(run))),
-        full: tree("full", n),
-        weights: tree("weights", n),
         tensors: Some(TypedId::new(Kind::Tensors, tensors(n).0)),
-        parent: None,
-        format: "safetensors".into(),
         step: Some(100 * (k + 1)),
         path: Some(format!("out/{run}/step-{}", 100 * (k + 1))),
+        ..Checkpoint::bare(tree("full", n), tree("weights", n), "safetensors")
     }
 }
 
