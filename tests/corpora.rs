@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 
 #[path = "../fuzz/src/lib.rs"]
+#[expect(unreachable_pub, reason = "the programs of the fuzzer reach it from another crate")]
 mod targets;
 
 #[test]
