@@ -60,7 +60,7 @@ impl Place<'_> {
     }
 
     /// Returns what conditions in a lock file are judged for.
-    pub(super) fn target(&self, interpreter: Option<&environment::Interpreter>) -> Target {
+    pub(super) fn target(interpreter: Option<&environment::Interpreter>) -> Target {
         let platform = Platform::current();
         Target {
             python: interpreter.map(|found| found.version.clone()),

@@ -282,7 +282,7 @@ fn read_config(request: &Request, inputs: &mut Inputs) -> Result<(), Error> {
         inputs.texts.insert(format!("set {n}"), assignment.clone());
     }
     let name = if names.is_empty() { "--set".to_owned() } else { names.join(", ") };
-    config::refuse_unresolved(&value, &name).map_err(|what| Error::Unresolved { what, job })?;
+    config::refuse_unresolved(&value, &name).map_err(|what| Error::Unresolved { what, job: job.map(Box::new) })?;
     refuse_secret_values(&name, &value)?;
     if let (Some(seed), Some(config::Value::Int(text))) = (request.seed, config::top_level_seed(&value))
         && *text != seed.to_string()

@@ -109,7 +109,7 @@ pub enum Error {
         /// Which, and in what file.
         what: config::Error,
         /// The job of Hydra's that the file belongs to.
-        job: Option<config::hydra::Job>,
+        job: Option<Box<config::hydra::Job>>,
     },
     /// The directory of a sweep was given where one config is needed.
     #[error("`{}` is a multirun of {}, each with a config of its own", path.display(), count(jobs.len() as u64, "job"))]

@@ -105,7 +105,7 @@ pub(super) fn read_all<T: Send + Sync>(
         Ok(())
     })?;
     let mut large = large.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let read = |place: &mut &mut T| {
+    let read = |place: &mut T| {
         let at = locate(place);
         let (mut file, stat) = open_at(&at)?;
         let size = stat.size();

@@ -180,13 +180,12 @@ pub fn observe(path: &Path, options: &Options, progress: &(dyn Fn(u64) + Sync)) 
     let mut found = look(path, &options.ignore)?;
     let names = std::mem::take(&mut found.files);
     let mut files: Vec<Seen> = names.into_iter().map(Seen::unread).collect();
-    match &options.reading.cache {
-        Some(kept) => read_changed(&found, &mut files, kept, options, progress)?,
-        None => {
-            let locate = |file: &Seen| found.locate(&file.path);
-            let keep = |file: &mut Seen, print, stat: &Metadata| file.read(print, stat);
-            hashing::read_all(&mut files, &locate, &keep, options, progress)?;
-        }
+    if let Some(kept) = &options.reading.cache {
+        read_changed(&found, &mut files, kept, options, progress)?;
+    } else {
+        let locate = |file: &Seen| found.locate(&file.path);
+        let keep = |file: &mut Seen, print, stat: &Metadata| file.read(print, stat);
+        hashing::read_all(&mut files, &locate, &keep, options, progress)?;
     }
     let bytes = files.iter().map(|file| file.size).sum();
     let mut tree = Tree {

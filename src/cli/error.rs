@@ -289,7 +289,11 @@ fn of_acts(error: &acts::Error) -> Class {
     use acts::Error;
     match error {
         Error::Ledger(error) => of_ledger(error),
-        Error::Config(_) | Error::Lock(_) | Error::UnknownFormat { .. } => BAD_CONFIG,
+        Error::Config(_)
+        | Error::Lock(_)
+        | Error::UnknownFormat { .. }
+        | Error::Unresolved { .. }
+        | Error::Multirun { .. } => BAD_CONFIG,
         Error::Walk(error) => of_walk(error),
         Error::Weights(error) => of_weights(error),
         Error::Code(_) => BAD_DATA,
@@ -305,8 +309,7 @@ fn of_acts(error: &acts::Error) -> Class {
             BAD_DATA
         }
         Error::Read { .. } => BUSY_READING,
-        Error::Unresolved { .. } | Error::Multirun { .. } => BAD_CONFIG,
-        Error::Pointer { .. } => ("pointer", Exit::Refused, None),
+        Error::Pointer { .. } | Error::NotFetched { .. } => ("pointer", Exit::Refused, None),
         Error::Secret { .. } => (
             "secret",
             Exit::Refused,
@@ -322,7 +325,6 @@ fn of_acts(error: &acts::Error) -> Class {
         Error::EndedOtherwise { .. } => ENDED,
         Error::NameHeld { .. } => ("name-held", Exit::Refused, Some("choose another name: --name NAME")),
         Error::Incomplete { .. } => ("incomplete-checkpoint", Exit::Unknown, None),
-        Error::NotFetched { .. } => ("pointer", Exit::Refused, None),
         Error::WhichRun { .. } => ("which-run", Exit::Usage, None),
         Error::SubjectChanged { .. } => ("subject-changed", Exit::Refused, None),
     }

@@ -153,8 +153,8 @@ fn size_of_root(durable: &Durable, head: &SignedHead) -> Result<Option<u64>, Err
         let tile = Tile::parse(path.to_str()?.strip_prefix("log/")?).ok()?;
         Some(tile.n() * u64::from(FULL) + u64::from(tile.width()))
     });
-    let Some(held) = ends.max().filter(|held| *held != head.head().size) else { return Ok(None) };
-    let leaves = read_leaves(durable, held, &mut Report::default())?;
+    let Some(there) = ends.max().filter(|there| *there != head.head().size) else { return Ok(None) };
+    let leaves = read_leaves(durable, there, &mut Report::default())?;
     Ok(whole(&leaves, head.head().root).map(|tiles| tiles.size()))
 }
 

@@ -210,6 +210,7 @@ pub struct Environment {
 
 impl Environment {
     /// Returns what was declared of it: without what happened to be installed, and where.
+    #[must_use]
     pub fn declared(&self) -> Self {
         Self { installed: None, hardware: None, container: None, launch: BTreeMap::new(), ..self.clone() }
     }

@@ -31,11 +31,14 @@ pub fn pack_place(name: ObjectId) -> PathBuf {
     Path::new(PACKS).join(name.to_hex())
 }
 
+/// Packs by name, and what their ends say; nothing for one that says nothing.
+type Known = BTreeMap<ObjectId, Option<Shape>>;
+
 /// The packs that this process has seen. Cheap to clone, and shared by clones.
 #[derive(Clone, Debug)]
 pub(super) struct Packs {
     durable: Durable,
-    known: Arc<Mutex<Arc<BTreeMap<ObjectId, Option<Shape>>>>>,
+    known: Arc<Mutex<Arc<Known>>>,
 }
 
 /// An object in a pack, which has not been looked at.

@@ -189,6 +189,7 @@ pub struct Trusted {
 
 /// What to verify and how far.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own, asked by a flag")]
 pub struct Request {
     /// What.
     pub subject: Subject,

@@ -139,7 +139,7 @@ fn size_of(kind: u64, elements: u64) -> Option<u64> {
         34 => (256, 54),
         _ => return Some(0),
     };
-    if elements % block == 0 { (elements / block).checked_mul(bytes) } else { None }
+    if elements.is_multiple_of(block) { (elements / block).checked_mul(bytes) } else { None }
 }
 
 impl<R: BufRead> Input<R> {

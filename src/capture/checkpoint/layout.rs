@@ -25,7 +25,7 @@ pub enum Layout {
     PeftAdapter,
     /// `save_state` of Accelerate.
     Accelerate,
-    /// ZeRO and 3D-parallel checkpoints of `DeepSpeed`.
+    /// `ZeRO` and 3D-parallel checkpoints of `DeepSpeed`.
     DeepSpeed,
     /// `torch.distributed.checkpoint`.
     TorchDcp,
@@ -194,7 +194,7 @@ fn marked(scene: &Scene<'_>, dir: &[u8], names: &BTreeSet<&[u8]>) -> Result<Opti
     Ok(if has("_CHECKPOINT_METADATA") || has("manifest.ocdbt") {
         Some(Layout::Orbax)
     } else if has("training_args.bin") || has("trainer_state.json") {
-        let is_output = !is_named_step && !(has("optimizer.pt") && has("training_args.bin"));
+        let is_output = !(is_named_step || has("optimizer.pt") && has("training_args.bin"));
         Some(if is_output { Layout::HfTrainerOutput } else { Layout::HfTrainer })
     } else if any("random_states_", ".pkl") || has("optimizer.bin") && is_numbered {
         Some(Layout::Accelerate)

@@ -185,7 +185,7 @@ impl<R: BufRead> Machine<'_, R> {
                     let (name, module) = (self.stack.pop(), self.stack.pop());
                     match (module, name) {
                         (Some(Value::Text(module)), Some(Value::Text(name))) => {
-                            self.import(&module, &name)?
+                            self.import(&module, &name)?;
                         }
                         _ => self.import("?", "?")?,
                     }

@@ -49,6 +49,9 @@ fn ranked(name: &[u8]) -> Option<Ranked<'_>> {
     None
 }
 
+/// The files that ranks have left, by rank; a set has one directory, and one name before and after the number.
+type Sets<'a> = BTreeMap<(&'a [u8], &'a str, &'a str), BTreeMap<u32, &'a [u8]>>;
+
 /// Compares the ranks that left files with those that must have, and returns all that did.
 pub(super) fn check(
     scene: &Scene<'_>,
@@ -57,7 +60,7 @@ pub(super) fn check(
     problems: &mut Vec<Problem>,
 ) -> BTreeSet<u32> {
     let mut ranks = BTreeSet::new();
-    let mut sets: BTreeMap<(&[u8], &str, &str), BTreeMap<u32, &[u8]>> = BTreeMap::new();
+    let mut sets = Sets::new();
     for file in &scene.tree.files {
         let (dir, name) = split(&file.path);
         let Some(Ranked { before, rank, after }) = ranked(name) else { continue };
@@ -92,7 +95,7 @@ pub(super) fn check(
 /// A model whose optimizer is shared out among ranks, none of which has left a file.
 fn zero_without_ranks(
     dir: &[u8],
-    sets: &BTreeMap<(&[u8], &str, &str), BTreeMap<u32, &[u8]>>,
+    sets: &Sets<'_>,
     found: &ByFile,
     problems: &mut Vec<Problem>,
 ) {

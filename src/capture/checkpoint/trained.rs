@@ -126,7 +126,8 @@ pub(super) fn check_interrupted(scene: &Scene<'_>, parts: &Parts, problems: &mut
                     named.extend(
                         [("scheduler", "scheduler.pt"), ("rng_state", "rng_state.pth")]
                             .iter()
-                            .filter_map(|(start, name)| (!any(start)).then(|| (*name).to_owned())),
+                            .filter(|(start, _)| !any(start))
+                            .map(|(_, name)| (*name).to_owned()),
                     );
                 }
                 named.push("trainer_state.json".into());
@@ -204,9 +205,9 @@ pub(super) fn has_custom_code(scene: &Scene<'_>) -> Result<bool, Error> {
 pub(super) fn step_in_name(name: &str) -> Option<u64> {
     let stem = without_suffix(name);
     let word = stem.trim_end_matches(|letter: char| letter.is_ascii_digit());
-    let step = stem[word.len()..].parse().ok()?;
+    let number = stem[word.len()..].parse().ok()?;
     let word = word.strip_suffix(['-', '_', '=']).unwrap_or(word);
-    ["step", "checkpoint", "ckpt", "iter"].iter().any(|known| word.ends_with(known)).then_some(step)
+    ["step", "checkpoint", "ckpt", "iter"].iter().any(|known| word.ends_with(known)).then_some(number)
 }
 
 /// Reads the epoch of `epoch=2-step=12`.

@@ -114,8 +114,8 @@ impl AllowedSigners {
         if named.is_empty() {
             return unknown(format!("{fingerprint}, which signed it, is not among the allowed signers"));
         }
-        let Some(time) = committed(&signed) else { return wrong("the commit states no time") };
-        match named.iter().find(|signer| signer.for_git && (signer.valid.0..=signer.valid.1).contains(&time))
+        let Some(made) = committed(&signed) else { return wrong("the commit states no time") };
+        match named.iter().find(|signer| signer.for_git && (signer.valid.0..=signer.valid.1).contains(&made))
         {
             Some(signer) => Signature::Good { principals: signer.principals.clone(), fingerprint },
             None => unknown(format!(
@@ -157,7 +157,7 @@ fn take_signature(commit: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
 /// The time that the `committer` field states, in seconds since 1970.
 fn committed(commit: &[u8]) -> Option<i64> {
     let header = commit.split(|byte| *byte == b'\n').take_while(|line| !line.is_empty());
-    let line = header.filter_map(|line| line.strip_prefix(b"committer ")).next()?;
+    let line = header.into_iter().find_map(|line| line.strip_prefix(b"committer "))?;
     let after = line.rsplit(|byte| *byte == b'>').next()?;
     std::str::from_utf8(after).ok()?.split_ascii_whitespace().next()?.parse().ok()
 }

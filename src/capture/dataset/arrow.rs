@@ -22,13 +22,13 @@ pub(super) fn rows(path: &Path) -> Result<u64, String> {
 }
 
 fn count(file: &mut File, size: u64) -> Option<u64> {
-    let mut fill = |at: u64, buffer: &mut [u8]| {
+    let mut exactly = |at: u64, buffer: &mut [u8]| {
         file.seek(SeekFrom::Start(at)).ok()?;
         file.read_exact(buffer).ok()
     };
     let mut word = [0; 4];
     let mut at = 0;
-    fill(0, &mut word)?;
+    exactly(0, &mut word)?;
     if word == *b"ARRO" {
         at = 8;
     }
@@ -38,10 +38,10 @@ fn count(file: &mut File, size: u64) -> Option<u64> {
             // A stream may end without a mark.
             return has_schema.then_some(rows);
         }
-        fill(at, &mut word)?;
+        exactly(at, &mut word)?;
         at += 4;
         if word == [0xff; 4] {
-            fill(at, &mut word)?;
+            exactly(at, &mut word)?;
             at += 4;
         }
         let length = u64::from(u32::from_le_bytes(word));
@@ -52,7 +52,7 @@ fn count(file: &mut File, size: u64) -> Option<u64> {
             return None;
         }
         let mut head = vec![0; length as usize];
-        fill(at, &mut head)?;
+        exactly(at, &mut head)?;
         let message = Message::read(&head)?;
         has_schema |= message.kind == 1;
         if message.kind == 3 {
@@ -123,6 +123,7 @@ impl Flat<'_> {
     }
 
     /// Returns where a field is; the inner `None` is one that has its default.
+    #[expect(clippy::option_option, reason = "no such field and a damaged table are two answers")]
     fn field(&self, (table, fields): (usize, usize), number: usize) -> Option<Option<usize>> {
         let size = usize::from(u16::from_le_bytes(self.bytes(fields)?));
         let entry = 4 + 2 * number;

@@ -187,7 +187,7 @@ pub fn describe(tree: &Tree, path: &Path) -> Description {
         let name = String::from_utf8_lossy(&seen.path).into_owned();
         let last = name.rsplit('/').next().unwrap_or(&name);
         match Form::of(last) {
-            Some(form) => parts.push(Part { seen, form, name }),
+            Some(form) => parts.push(Part { seen, name, form }),
             None if is_beside(&name) => {}
             None => {
                 others.insert(last.rsplit_once('.').map_or(String::new(), |(_, end)| end.to_lowercase()));

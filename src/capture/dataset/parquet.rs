@@ -121,9 +121,9 @@ impl Compact<'_> {
                 for _ in 0..count {
                     // In a list a boolean has a byte of its own.
                     if matches!(of, 1 | 2) {
-                        self.pass(1)?
+                        self.pass(1)?;
                     } else {
-                        self.skip(of, depth + 1)?
+                        self.skip(of, depth + 1)?;
                     }
                     // Empty structures take a byte each, so a count cannot outrun the bytes for long.
                     if self.at >= self.bytes.len() {

@@ -22,17 +22,14 @@ pub(super) fn describe(tree: &Tree, path: &Path) -> Option<Description> {
     if matches!(tree.root, Root::File { .. }) {
         return None;
     }
-    let names: Vec<String> = match json(tree, path, "dataset_dict.json") {
-        Some(dict) => {
-            let names = dict.get("splits")?.as_array()?;
-            names.iter().filter_map(|name| Some(name.as_str()?.to_owned())).collect()
-        }
-        None => {
-            // One split alone lies in the directory itself.
-            tree.file(b"dataset_info.json")?;
-            tree.file(b"state.json")?;
-            vec![String::new()]
-        }
+    let names: Vec<String> = if let Some(dict) = json(tree, path, "dataset_dict.json") {
+        let names = dict.get("splits")?.as_array()?;
+        names.iter().filter_map(|name| Some(name.as_str()?.to_owned())).collect()
+    } else {
+        // One split alone lies in the directory itself.
+        tree.file(b"dataset_info.json")?;
+        tree.file(b"state.json")?;
+        vec![String::new()]
     };
     let mut found = Description { format: "datasets on disk".to_owned(), ..Description::default() };
     let mut fingerprints = Vec::new();

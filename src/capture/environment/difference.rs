@@ -53,10 +53,10 @@ impl Departures {
             if list.is_empty() {
                 continue;
             }
-            let names: Vec<String> = list.iter().take(3).map(named).collect();
+            let some: Vec<String> = list.iter().take(3).map(named).collect();
             let more = if list.len() > 3 { "; .." } else { "" };
             let what = if list.len() == 1 { single } else { several };
-            parts.push(format!("{} {what} ({}{more})", list.len(), names.join("; ")));
+            parts.push(format!("{} {what} ({}{more})", list.len(), some.join("; ")));
         }
         parts.join(", ")
     }

@@ -140,6 +140,7 @@ impl Parser<'_> {
     }
 
     /// Returns a side's text and whether it is a version; the inner `None` is a variable that is not known.
+    #[expect(clippy::option_option, reason = "what cannot be read and what is not known are two answers")]
     fn side(&mut self) -> Option<Option<(String, bool)>> {
         let token = self.tokens.get(self.at)?.clone();
         self.at += 1;

@@ -134,11 +134,14 @@ fn by_files(files: &[&Value], version: Option<&str>) -> Quality {
     }
 }
 
+/// A package that is needed, the extras asked of it, and whether the condition for it holds.
+type Need = (String, Vec<String>, Option<bool>);
+
 /// Packages by number, and who needs whom under which condition.
 #[derive(Default)]
 struct Graph {
     /// For each package those that it needs: their names, the extras asked of them, and the condition.
-    needs: BTreeMap<(String, Option<String>), Vec<(String, Vec<String>, Option<bool>)>>,
+    needs: BTreeMap<(String, Option<String>), Vec<Need>>,
 }
 
 impl Graph {
@@ -340,6 +343,7 @@ fn pylock(value: &Value, target: &Target) -> Vec<Locked> {
     list(value, "packages").iter().filter_map(package).collect()
 }
 
+#[expect(clippy::match_same_arms, reason = "each arm is a way to name a package, and their order counts")]
 fn pipfile(value: &Value, target: &Target) -> Vec<Locked> {
     let mut found = Vec::new();
     for (section, is_default) in [("default", true), ("develop", false)] {
