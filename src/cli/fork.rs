@@ -21,15 +21,13 @@ pub(super) fn run(dir: &Path, context: &Context) -> Result<Answer, Failure> {
         return Err(Failure::new("not-a-ledger", Exit::Unknown, message).hint("a new one: ledger init"));
     };
     let dir = root.parent().unwrap_or(dir);
-    let (id, forked) = match ledger::finish_fork(&disk(), &root, context.random()?)? {
-        Some(id) => {
-            ui.talk("finished a fork that was cut short");
-            (id, None)
-        }
-        None => {
-            let forked = make(&root, context)?;
-            (forked.ledger, Some(forked))
-        }
+    let finished = ledger::finish_fork(&disk(), &root, context.random()?)?;
+    let (id, forked) = if let Some(id) = finished {
+        ui.talk("finished a fork that was cut short");
+        (id, None)
+    } else {
+        let forked = make(&root, context)?;
+        (forked.ledger, Some(forked))
     };
     // The ledger stands from here on: what cannot be kept outside of it is told and changes nothing.
     let pinned = match context.pin(id, study_name(dir).as_deref()) {
@@ -95,7 +93,7 @@ fn make(root: &Path, context: &Context) -> Result<Forked, Failure> {
     })?;
     ledger.finish_copied_commits(context.lock_wait)?;
     let missing = check(root, &ledger, context)?;
-    let forker = Forker {
+    let by = Forker {
         author: key.author(),
         log,
         time: context.now,
@@ -103,7 +101,7 @@ fn make(root: &Path, context: &Context) -> Result<Forked, Failure> {
         instance: context.random()?,
     };
     let old: LedgerId = ledger.id();
-    let forked = ledger.fork(&forker, context.lock_wait).map_err(|error| match error {
+    let forked = ledger.fork(&by, context.lock_wait).map_err(|error| match error {
         ledger::Error::Refused { .. } => Failure::new(
             "refused",
             Exit::Refused,

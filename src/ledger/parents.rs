@@ -177,15 +177,12 @@ impl Ledger {
             }
             first += parent.size;
         }
-        let segment = match log {
-            Some(Parent { ledger, size, root }) => {
-                Segment { log: self::log(&self.durable, ledger), ledger, first, size, root }
-            }
-            None => {
-                let head = self.head.head();
-                let (size, root) = (head.size, head.root);
-                Segment { log: self.log.clone(), ledger: self.id(), first, size, root }
-            }
+        let segment = if let Some(Parent { ledger, size, root }) = log {
+            Segment { log: self::log(&self.durable, ledger), ledger, first, size, root }
+        } else {
+            let head = self.head.head();
+            let (size, root) = (head.size, head.root);
+            Segment { log: self.log.clone(), ledger: self.id(), first, size, root }
         };
         let index = place - segment.first;
         (segment, index)

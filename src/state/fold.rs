@@ -287,7 +287,6 @@ impl State {
     ) -> Judged<((KeyId, HolderId), Vec<Known>)> {
         let payload = &statement.payload;
         match (is_first, payload.ledger) {
-            (true, None) => {}
             (true, Some(_)) | (false, None) => return reject(Reason::BadForm),
             (false, Some(ledger)) if Some(ledger) != self.ledger => return reject(Reason::ForeignLedger),
             _ => {}
