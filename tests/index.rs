@@ -148,8 +148,8 @@ impl Scene {
     fn fork(&self, nonce: u8) {
         let kim = Person::new(1);
         let (author, log) = (&kim.author, &kim.log);
-        let forker = Forker { author, log, time: 1, nonce: [nonce; 16], instance: [nonce; 16] };
-        let forked = self.open(1000).fork(&forker, Duration::from_secs(5)).unwrap();
+        let by = Forker { author, log, time: 1, nonce: [nonce; 16], instance: [nonce; 16] };
+        let forked = self.open(1000).fork(&by, Duration::from_secs(5)).unwrap();
         assert_eq!(self.open(1000).id(), forked.ledger);
     }
 

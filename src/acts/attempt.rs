@@ -93,7 +93,7 @@ pub fn start(
     let understood = match &lock {
         Some(lock) => {
             let bytes = ledger.bytes(lock.file.id)?;
-            Some(understand_lock(Path::new(&lock.name), bytes, &seen.target(interpreter.as_ref())))
+            Some(understand_lock(Path::new(&lock.name), bytes, &Seen::target(interpreter.as_ref())))
         }
         None => None,
     };

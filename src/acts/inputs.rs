@@ -282,7 +282,8 @@ fn read_config(request: &Request, inputs: &mut Inputs) -> Result<(), Error> {
         inputs.texts.insert(format!("set {n}"), assignment.clone());
     }
     let name = if names.is_empty() { "--set".to_owned() } else { names.join(", ") };
-    config::refuse_unresolved(&value, &name).map_err(|what| Error::Unresolved { what, job: job.map(Box::new) })?;
+    config::refuse_unresolved(&value, &name)
+        .map_err(|what| Error::Unresolved { what, job: job.map(Box::new) })?;
     refuse_secret_values(&name, &value)?;
     if let (Some(seed), Some(config::Value::Int(text))) = (request.seed, config::top_level_seed(&value))
         && *text != seed.to_string()
@@ -432,7 +433,7 @@ fn read_environment(request: &Request, inputs: &mut Inputs) -> Result<(), Error>
     let interpreter = if request.compare_only { None } else { place.interpreter() };
     let lock = match &path {
         Some(path) => {
-            let lock = environment::read_lock(path, &place.target(interpreter.as_ref()))?;
+            let lock = environment::read_lock(path, &Place::target(interpreter.as_ref()))?;
             refuse_secrets(&file_name(path), &String::from_utf8_lossy(&lock.bytes))?;
             if !lock.unhashed.is_empty() {
                 let (name, count) = (file_name(path), lock.unhashed.len());

@@ -21,7 +21,8 @@ pub(super) fn run(dir: &Path, context: &Context) -> Result<Answer, Failure> {
         return Err(Failure::new("not-a-ledger", Exit::Unknown, message).hint("a new one: ledger init"));
     };
     let dir = root.parent().unwrap_or(dir);
-    let (id, forked) = if let Some(id) = ledger::finish_fork(&disk(), &root, context.random()?)? {
+    let finished = ledger::finish_fork(&disk(), &root, context.random()?)?;
+    let (id, forked) = if let Some(id) = finished {
         ui.talk("finished a fork that was cut short");
         (id, None)
     } else {
@@ -92,7 +93,7 @@ fn make(root: &Path, context: &Context) -> Result<Forked, Failure> {
     })?;
     ledger.finish_copied_commits(context.lock_wait)?;
     let missing = check(root, &ledger, context)?;
-    let request = Forker {
+    let by = Forker {
         author: key.author(),
         log,
         time: context.now,
@@ -100,7 +101,7 @@ fn make(root: &Path, context: &Context) -> Result<Forked, Failure> {
         instance: context.random()?,
     };
     let old: LedgerId = ledger.id();
-    let forked = ledger.fork(&request, context.lock_wait).map_err(|error| match error {
+    let forked = ledger.fork(&by, context.lock_wait).map_err(|error| match error {
         ledger::Error::Refused { .. } => Failure::new(
             "refused",
             Exit::Refused,

@@ -248,7 +248,7 @@ impl Shape {
     }
 
     /// Hashes the whole file as its digest does.
-    pub(super) fn hash(&self, file: &File, mut told: impl FnMut(u64)) -> Result<ObjectId, Broken> {
+    pub(super) fn hash(file: &File, mut told: impl FnMut(u64)) -> Result<ObjectId, Broken> {
         let size = file.metadata()?.len();
         let mut hasher = Hasher::new(Digests::Blake3);
         let mut chunk = vec![0; 1 << 20];

@@ -386,7 +386,7 @@ impl Store {
                 Err(error) => checked.damaged.push((row.id, error)),
             }
         }
-        let digest = match shape.hash(&file, told) {
+        let digest = match Shape::hash(&file, told) {
             Ok(digest) => Some(digest),
             Err(Broken::Form(what)) => {
                 checked.wrong = Some(what);

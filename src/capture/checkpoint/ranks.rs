@@ -93,12 +93,7 @@ pub(super) fn check(
 }
 
 /// A model whose optimizer is shared out among ranks, none of which has left a file.
-fn zero_without_ranks(
-    dir: &[u8],
-    sets: &Sets<'_>,
-    found: &ByFile,
-    problems: &mut Vec<Problem>,
-) {
+fn zero_without_ranks(dir: &[u8], sets: &Sets<'_>, found: &ByFile, problems: &mut Vec<Problem>) {
     let is_here = |before: &str| sets.keys().any(|(of, known, _)| *of == dir && known.ends_with(before));
     let Some(world) = world_size(found, dir).filter(|world| *world > 1) else { return };
     if is_here("mp_rank_") && !is_here("zero_pp_rank_") {
