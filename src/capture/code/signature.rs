@@ -80,7 +80,7 @@ impl AllowedSigners {
 
     /// Judges the signature in the raw bytes of a commit object, which its id must vouch for already.
     pub fn judge(&self, commit: &[u8]) -> Signature {
-        let Some((block, signed)) = take_signature(commit) else { return Signature::Absent };
+        let Some((block, covered)) = take_signature(commit) else { return Signature::Absent };
         let wrong = |reason: &str| Signature::Wrong { reason: reason.to_owned() };
         let unknown = |reason: String| Signature::Unknown { reason };
         let trimmed = block.trim_ascii_start();
@@ -103,7 +103,7 @@ impl AllowedSigners {
                 "its key {fingerprint} is of {algorithm}; `git verify-commit` checks such"
             ));
         }
-        if let Err(error) = key.verify(NAMESPACE, &signed, &signature) {
+        if let Err(error) = key.verify(NAMESPACE, &covered, &signature) {
             return wrong(&format!("it is none of {fingerprint} over this commit: {error}"));
         }
         let named: Vec<&Signer> = self
@@ -114,7 +114,7 @@ impl AllowedSigners {
         if named.is_empty() {
             return unknown(format!("{fingerprint}, which signed it, is not among the allowed signers"));
         }
-        let Some(made) = committed(&signed) else { return wrong("the commit states no time") };
+        let Some(made) = committed(&covered) else { return wrong("the commit states no time") };
         match named.iter().find(|signer| signer.for_git && (signer.valid.0..=signer.valid.1).contains(&made))
         {
             Some(signer) => Signature::Good { principals: signer.principals.clone(), fingerprint },

@@ -224,7 +224,7 @@ pub fn understand_lock(path: &Path, bytes: Vec<u8>, target: &Target) -> Lock {
         let fixed: Vec<&Locked> = packages.iter().flatten().filter(|package| !package.is_own).collect();
         let weakest = fixed.iter().map(|package| package.quality).reduce(Quality::weaker);
         let unhashed = fixed.iter().filter(|package| package.quality != Quality::Hashed);
-        let shown = |package: &Locked| match &package.version {
+        let shown = |package: &&Locked| match &package.version {
             Some(version) => format!("{} {version}", package.name),
             None => package.name.clone(),
         };
