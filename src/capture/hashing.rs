@@ -122,8 +122,8 @@ pub(super) fn read_all<T: Send + Sync>(
     };
     match options.digests {
         // One after the other, each read from its beginning on, is what disks like best.
-        Digests::Blake3 => large.iter_mut().try_for_each(read),
-        Digests::All => large.par_iter_mut().with_max_len(1).try_for_each(read),
+        Digests::Blake3 => large.iter_mut().try_for_each(|place| read(place)),
+        Digests::All => large.par_iter_mut().with_max_len(1).try_for_each(|place| read(place)),
     }
 }
 

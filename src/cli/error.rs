@@ -440,7 +440,7 @@ impl From<acts::Error> for Failure {
                         .facts
                         .extend((found.len() > SHOWN).then(|| format!("and {} more", found.len() - SHOWN)));
                 }
-                failure = failure.hint(resolving(job.as_ref()));
+                failure = failure.hint(resolving(job.as_deref()));
             }
             acts::Error::Multirun { jobs, .. } => {
                 failure.facts.extend(jobs.iter().take(SHOWN).map(|job| job.display().to_string()));
