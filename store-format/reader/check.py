@@ -102,7 +102,7 @@ class Ledger:
             if good[0] is trees[0] and (not parent or parent.fold):
                 self.fold = fold(entries, parent and parent.fold)
             heads = self.files("log/heads/**/*", r"log/heads(/x[0-9]{3})*/[0-9]{3}")
-            for path in heads if self.parents.parent == self.root else ():  # beside a parent's log they say nothing
+            for path in heads if self.parents.parent == self.root else ():  # a parent's say nothing
                 with self.at(path):
                     content, extends = self.read(path, 17 << 20), log.number_of(path[9:])
                     log.check_commit(content, extends, self.tree.leaves, self.fold)
@@ -112,7 +112,7 @@ class Ledger:
             log.signers_of(head, self.fold.log_keys[-1])
 
     def check_parent(self, entries):
-        """The log that the first statement goes on from, if it names one, and before it that log's own parent."""
+        """The log that the first statement goes on from, if it names one, its own parent before it."""
         for first in fold(entries[:1]).state.statements:
             named = first and first.identity == self.tree.leaves[0] and first.claims[0].facts.get("parent")
             if fits((32, U64, 32), named):

@@ -51,8 +51,8 @@ def cases():
         for each, said, identity in zip(want["statements"], said, log.tree.leaves):
             said = said if said in ("accepted", "unknown") else f"rejected ({said})"
             yield "standings", each["what"], (said, identity.hex()), (each["standing"], each["id"])
-        got = {"ledger": log.ledger.hex(), "root": log.tree.root(len(log.tree.leaves)).hex(), **summary(log.state)}
-        asked = {**want, **want.get("state", {})}
+        got = {"ledger": log.ledger.hex(), "root": log.tree.root(len(log.tree.leaves)).hex()}
+        got, asked = {**got, **summary(log.state)}, {**want, **want.get("state", {})}
         yield from (("states", part, got[part], asked[part]) for part in got if part in asked)
 
 def summary(state):
