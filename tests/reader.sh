@@ -39,6 +39,26 @@ expect 3 'the reader knows no such checkpoint' "$python" "$format/reader" .ledge
 printf '00' >"$scratch/vectors/encoding/invalid/tag.hex"
 expect 1 'the reader sees a vector that is not what its name says' "$python" "$format/reader/check_vectors.py" "$scratch/vectors"
 says 'it names the vector' 'tag.hex'
+
+# A copy goes on as a ledger of its own, with copies of the keys and of what is remembered.
+mkdir -- "$scratch/project"
+cp -R -- .ledger "$scratch/project"
+cp -R -- "$HOME" "$scratch/home"
+forked() {
+    env -C "$scratch/project" HOME="$scratch/home" XDG_CONFIG_HOME="$scratch/home/config" \
+        XDG_STATE_HOME="$scratch/home/state" XDG_CACHE_HOME="$scratch/home/cache" "$@"
+}
+expect 0 'a fork is made' forked "$binary" init --fork
+expect 0 'the reader takes the fork' forked "$python" "$format/reader" .ledger "$checkpoint"
+[[ $answer == "$traced" ]] || fail 'the lineage across the fork is another one'
+ok 'the lineage crosses the fork'
+tile=$(cd -- "$scratch/project/.ledger" && find parents -path '*/tile/0/*' -type f | sort | head -n 1)
+chmod u+w "$scratch/project/.ledger/$tile"
+printf 'x' >>"$scratch/project/.ledger/$tile"
+expect 5 'fsck sees a damaged tile of the parent' forked "$binary" fsck
+says 'it names the tile' "$tile"
+expect 5 'the reader sees a damaged tile of the parent' forked "$python" "$format/reader" .ledger
+says 'it names the tile too' "$tile"
 rm -rf -- "$scratch"
 
 expect 0 'both readers name the same damage' env LEDGER="$binary" "$python" "$here/damage.py"

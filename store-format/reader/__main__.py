@@ -24,7 +24,7 @@ def main(directory=None, wanted=None, *more):
         print(f"{severity}  {where}: {what}", file=sys.stderr)
     if ledger.fold:
         print(f"ledger {ledger.fold.ledger.hex()}", file=sys.stderr)
-        print(f"{len(ledger.fold.standings)} statements, {len(ledger.objects)} objects", file=sys.stderr)
+        print(f"{len(ledger.fold.state.standings)} statements, {len(ledger.objects)} objects", file=sys.stderr)
     if found and not ledger.exit_code:
         print("\n".join(lineage(ledger, found[0])))
     return ledger.exit_code

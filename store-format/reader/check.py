@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import log
-from encoding import Refused, leaf_hash, object_id, require, sha256
+from encoding import U64, Refused, fits, leaf_hash, object_id, require, sha256
 from records import FIELDS, facts_of, read_record, references, typed
 from statements import fold, said_by
 
@@ -16,8 +16,9 @@ MAY_BE_ABSENT = ("private", "holder", "about")  # they say who, where and why, a
 
 class Ledger:
     """After `check`: `findings` as (severity, where, what), and `fold` if the log could be folded."""
-    def __init__(self, root):
+    def __init__(self, root, parents=None):
         self.root, self.findings, self.fold, self.tree = Path(root), [], None, None
+        self.parents, self.base = parents or self.root / "parents", 0  # the place of this log's first statement
         self.objects = {}  # id -> bytes, or None where they are others
 
     def find(self, where, what, severity="FAIL"):
@@ -96,9 +97,12 @@ class Ledger:
         require(good or damaged, "its root is neither that of the statements nor that of the tiles")
         if good:
             self.tree = good[0]
+            parent = self.check_parent(entries)
             self.check_tiles(head.size, bundles)
-            self.fold = fold(entries) if good[0] is trees[0] else None
-            for path in self.files("log/heads/**/*", r"log/heads(/x[0-9]{3})*/[0-9]{3}"):
+            if good[0] is trees[0] and (not parent or parent.fold):
+                self.fold = fold(entries, parent and parent.fold)
+            heads = self.files("log/heads/**/*", r"log/heads(/x[0-9]{3})*/[0-9]{3}")
+            for path in heads if self.parents.parent == self.root else ():  # a parent's say nothing
                 with self.at(path):
                     content, extends = self.read(path, 17 << 20), log.number_of(path[9:])
                     log.check_commit(content, extends, self.tree.leaves, self.fold)
@@ -106,6 +110,21 @@ class Ledger:
             require(head.origin == f"lineage-ledger/{self.fold.ledger.hex()}" and self.fold.state.keys,
                     "the log does not begin with the genesis of the ledger that it names")
             log.signers_of(head, self.fold.log_keys[-1])
+
+    def check_parent(self, entries):
+        """The log that the first statement goes on from, if it names one, its own parent before it."""
+        for first in fold(entries[:1]).state.statements:
+            named = first and first.identity == self.tree.leaves[0] and first.claims[0].facts.get("parent")
+            if fits((32, U64, 32), named):
+                name, parent = named[0].hex(), Ledger(self.parents / named[0].hex(), self.parents)
+                with parent.at("log/checkpoint"):
+                    head = log.read_head(parent.read("log/checkpoint", 1_000_000))
+                    require(head[:3] == (f"lineage-ledger/{name}", *named[1:]), "not what the next log names")
+                    parent.check_log(head)
+                self.base = parent.base + named[1]
+                self.findings += [(severity, re.sub("^log/", f"parents/{name}/log/", where), what)
+                                  for severity, where, what in parent.findings]
+                return parent
 
     def tile(self, name, number, width):
         """Path and parts of a tile or bundle: the partial one, the full one, or a wider one."""
@@ -136,7 +155,7 @@ class Ledger:
                 places = range(256 * number, min(256 * number + width, size // span))
                 wrong = [at for at in places if self.tree.root(span * (at + 1), span * at) != held[at % 256]]
                 for index in wrong if path in bundles else ():
-                    self.find(f"statement {index}", "it is not the statement that the head covers")
+                    self.find(f"statement {self.base + index}", "it is not the statement that the head covers")
                 require(path in bundles or not wrong, "it is not what the head covers")
                 require(len(places) == width or commit_waits, "it is beyond the head, and no commit waits")
 
@@ -161,7 +180,7 @@ class Ledger:
     def check_claims(self):
         """Follows every accepted claim to its object and its links, and these to all that they refer to."""
         asked = set()
-        for index, (standing, statement) in enumerate(zip(self.fold.standings, self.fold.statements)):
+        for index, (standing, statement) in enumerate(zip(self.fold.state.standings, self.fold.state.statements)):
             for claim in statement.claims if standing == "accepted" else ():
                 if self.objects.get(claim.what[1]) is not None:
                     with self.at(f"statement {index}"):

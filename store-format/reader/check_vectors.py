@@ -39,23 +39,29 @@ def cases():
     for each in json.loads((ROOT / "keys.json").read_text()):
         yield "keys", each["name"], key_id(bytes.fromhex(each["public"])).hex(), each["thumbprint"]
     want = json.loads((ROOT / "fold.json").read_text())
-    for statements in (*([each] for each in want["first"]), want["statements"]):
-        log = fold(bytes.fromhex(each["hex"]) for each in statements)
-        for each, said, identity in zip(statements, log.standings, log.tree.leaves):
+    fork = json.loads((ROOT / "fork.json").read_text())
+    logs = [fork[name] for name in ("parent", "child", "grandchild")]
+    lines = [[want], logs[:1], logs[:2], logs, *([{"statements": [first]}] for first in want["first"]),
+             *([logs[0], {"statements": [first]}] for first in fork["first"])]
+    for line in lines:  # of logs that go on from each other, of which the last is compared
+        log = None
+        for want in line:
+            log = fold((bytes.fromhex(each["hex"]) for each in want["statements"]), log)
+        said = log.state.standings[-len(log.tree.leaves):]
+        for each, said, identity in zip(want["statements"], said, log.tree.leaves):
             said = said if said in ("accepted", "unknown") else f"rejected ({said})"
             yield "standings", each["what"], (said, identity.hex()), (each["standing"], each["id"])
-    yield "states", "root", log.tree.root(len(log.standings)).hex(), want["root"]
-    yield "states", "ledger", log.ledger.hex(), want["ledger"]
-    yield from (("states", part, summary(log)[part], value) for part, value in want["state"].items())
+        got = {"ledger": log.ledger.hex(), "root": log.tree.root(len(log.tree.leaves)).hex()}
+        got, asked = {**got, **summary(log.state)}, {**want, **want.get("state", {})}
+        yield from (("states", part, got[part], asked[part]) for part in got if part in asked)
 
-def summary(log):
-    """The state in the form that fold.json has."""
-    state = log.state
+def summary(state):
+    """In the form that fold.json and fork.json have."""
     return {
         "keys": [{"holder": f"h:{key['holder'].hex()}", "key": kid.hex(), "roles": key["roles"]}
                  for kid, key in state.keys.items()],
         "marks": [{"by statement": index, "since": since,
-                   "target": f"claim {target[2]} of statement {log.first_at[target[1]]}"}
+                   "target": f"claim {target[2]} of statement {state.first_at[target[1]]}"}
                   for target, since, index in state.marks],
         "names": [{"kind": kind, "name": word, "holder": f"h:{name.holder.hex()}", "closed": name.closed,
                    "versions": [typed(*what) for what in name.versions]}

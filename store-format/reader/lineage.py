@@ -23,7 +23,7 @@ def lineage(ledger, what, role="", path=None, depth="", told=()):
     record, paths = record_of(what), {}
     if kind == "plan":  # where its inputs lay stands beside the claim, since that is about a machine
         record["status"] = state.status(what)
-        claims = [claim for statement in ledger.fold.statements if statement for claim in statement.claims]
+        claims = [claim for statement in state.statements if statement for claim in statement.claims]
         beside = [claim.to["private"] for claim in claims if claim.what == what and "private" in claim.to]
         paths = record_of(beside[0]).get("paths", {}) if beside else {}
     label = LABELS.get(kind, lambda record: [path])(record)

@@ -77,38 +77,41 @@ class State:
         self.authors = {}  # key id, statement id, (kind, object) -> holder, of the first claim
         self.claimants, self.said = defaultdict(set), defaultdict(list)  # (kind, object) -> holders; words
         self.runs, self.attempts = {}, {}  # plan -> its starts, latest first; start -> plan, end, status
+        self.standings, self.statements, self.first_at = [], [], {}  # by place; statement id -> place
 
     def status(self, plan):
         return self.attempts[self.runs[plan][0]].status if self.runs[plan] else "planned"
 
-def fold(entries, state=None):
-    """The fold of one log, from the empty state or from that of the log before it."""
-    log = Fold(state or State())
+def fold(entries, before=None):
+    """The fold of one log, from the empty state or from the fold of the log that it goes on from."""
+    log = Fold(before)
     for content in entries:
         log.add(content)
     return log
 
 class Fold:
-    def __init__(self, state):
-        self.state, self.ledger, self.standings, self.statements, self.first_at = state, None, [], [], {}
-        self.tree, self.log_keys = Tree(), [{}]  # at each size, who may sign a head: key id -> public
+    def __init__(self, before):
+        self.state, size = (before.state, len(before.tree.leaves)) if before else (State(), 0)
+        self.parent = before and [before.ledger, size, before.tree.root(size)]  # which its genesis must name
+        self.ledger, self.tree, self.log_keys = None, Tree(), [{}]  # size -> who may sign its head, by key id
 
     def add(self, content):
         state, statement, standing = self.state, None, "accepted"
-        index, identity = len(self.standings), leaf_hash(content)
-        again = self.first_at.setdefault(identity, index)
+        index, place, identity = len(self.tree.leaves), len(state.standings), leaf_hash(content)
+        again = state.first_at.setdefault(identity, place)
         try:
             statement = read_statement(content)
-            if again == index:
+            if again == place:
                 self.judge(index, statement)
-                self.take_effect(index, statement)
+                self.take_effect(place, statement)
         except Refused as refused:
             standing = str(refused) if statement else "bad-form"
-        if again == index and statement and statement.kid in state.keys:
+            state = self.state = state if index else State()  # without a genesis nothing is taken over
+        if again == place and statement and statement.kid in state.keys:
             state.authors[identity] = state.keys[statement.kid]["holder"]
         # The same bytes have the answer of the first ones, whatever has changed since.
-        self.standings.append(standing if again == index else self.standings[again])
-        self.statements.append(statement)
+        state.standings.append(standing if again == place else state.standings[again])
+        state.statements.append(statement)
         self.ledger = self.ledger or identity
         self.log_keys.append({kid: key["key"] for kid, key in state.keys.items() if "log" in key["roles"]})
         self.tree.leaves.append(identity)
@@ -124,7 +127,7 @@ class Fold:
         faults = [next(filter(None, faults_of(claim)), None) for claim in claims]
         understood = [claim for claim, fault in zip(claims, faults) if not fault]
         new = {key_id(claim.facts["key"]): claim.facts for claim in understood[::-1] if claim.kind == "key"}
-        signer = (state.keys if index else new).get(statement.kid)
+        signer = (state.keys if index or self.parent else new).get(statement.kid)
         require(signer, "unknown-key")  # 6
         require(signer["roles"], "role-not-allowed")  # 7
         require(signed_by(signer["key"], statement.signed, statement.signature), "bad-signature")  # 8
@@ -132,10 +135,12 @@ class Fold:
         require(faults[0] or statement.subject == typed(*claims[0].what), "bad-form")  # 10
         require("bad-form" not in faults, "bad-form")  # 11
         kinds = [claim.kind for claim in understood]
-        require(index or kinds[:1] == ["genesis"] and set(kinds[1:]) <= {"key"}, "bad-form")  # 12
+        alone = [claim.kind for claim in claims] == ["genesis"]
+        opens = alone if self.parent else kinds[:1] == ["genesis"] and set(kinds[1:]) <= {"key"}
+        require(index or opens, "bad-form")  # 12
         self.now = Thing(index=index, holder=signer["holder"], roles=set(signer["roles"]), moved=set(),
                          here={claim.what for claim in claims}, keys={},
-                         context=self.ledger or understood[0].facts["nonce"])
+                         context=self.ledger or understood and understood[0].facts["nonce"])
         for claim in understood:  # 13
             self.judge_claim(claim)
         if new:  # 14
@@ -158,6 +163,9 @@ class Fold:
         now.moved.update([register] if register else [])
         holds, answer = JUDGED.get(kind, (lambda *_: True, None))
         require(holds(facts, claim.to, state), answer)
+        if kind == "genesis":
+            is_other = "parent" in facts and self.parent and facts["parent"][0] != self.parent[0]
+            require(facts.get("parent") == self.parent, "foreign-ledger" if is_other else "other-history")
         if kind == "end":
             ended = claim.to["start"] in now.moved or state.attempts.get(claim.to["start"], NOTHING).end
             require(not ended or said_by(claim) in state.said[claim.what], "already-ended")
@@ -171,7 +179,7 @@ class Fold:
         owner, speaks = "owner" in now.roles, not now.roles & OTHERS
         match TABLE[claim.kind].stated_by:
             case "first statement":
-                return now.index == 0 and owner
+                return now.index == 0 and (owner or self.parent and "recovery" in now.roles)
             case "key rules":
                 known = state.keys.get(key_id(facts["key"]), {"holder": None, "roles": []})
                 given = {*facts["roles"], *known["roles"]}
@@ -208,7 +216,7 @@ class Fold:
             require(signed_by(facts["key"], possession, facts.get("proof", b"")), "bad-signature")  # 5
         now.keys[identity] = facts
 
-    def take_effect(self, index, statement):
+    def take_effect(self, place, statement):
         state, holder = self.state, self.now.holder
         state.accepted.add(statement.identity)
         state.keys.update(self.now.keys)
@@ -221,11 +229,11 @@ class Fold:
             state.claimants[claim.what].add(holder)
             if said_by(claim) not in state.said[claim.what]:
                 state.said[claim.what].append(said_by(claim))
-                self.move(index, claim, claim.what, claim.facts, claim.to)
+                self.move(place, claim, claim.what, claim.facts, claim.to)
             if "name" in claim.facts:  # with a repeat too: it is what the author says for itself
                 self.name(claim, claim.facts, holder)
 
-    def move(self, index, claim, what, facts, to):
+    def move(self, place, claim, what, facts, to):
         state, attempts = self.state, self.state.attempts
         if claim.kind == "start":
             for other in (attempts.get(other, NOTHING) for role, other in claim.links if role == "lost"):
@@ -239,7 +247,7 @@ class Fold:
         elif claim.kind == "plan":
             state.runs.setdefault(what, [])
         elif claim.kind == "revocation":
-            state.marks.append((facts["target"], facts.get("since", 0), index))
+            state.marks.append((facts["target"], facts.get("since", 0), place))
         state.rules = facts["rules"] if claim.kind == "format" else state.rules
         state.erased.update(facts["objects"] if claim.kind == "erasure" else ())
 
