@@ -355,6 +355,7 @@ fn a_making_that_was_interrupted_counts_as_none() {
 const CHILD: &str = "LEDGER_TEST_INDEX_CHILD";
 
 #[test]
+#[expect(clippy::print_stdout, reason = "the parent waits for this line")]
 fn a_child_makes_indexes_until_it_is_killed() {
     // Without a parent that asks for it there is nothing to do.
     let Some(dir) = std::env::var_os(CHILD).map(PathBuf::from) else { return };
@@ -391,7 +392,6 @@ fn a_process_that_is_killed_while_it_makes_the_index_changes_no_answer() {
         assert_eq!(scene.asked(0), scanned, "round {round}");
         assert_eq!(scene.why(0), None, "an index was made again in round {round}");
     }
-    println!("{halves} of {ROUNDS} kills left no index");
     assert!(halves > 0, "no kill came while an index was made");
     // And what is stated afterwards is found, too.
     scene.say(1000, 7, false);

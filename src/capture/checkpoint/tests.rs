@@ -580,8 +580,8 @@ fn an_index_is_held_to_the_bytes_and_the_tensors_of_its_shards() {
 
 #[test]
 fn tensors_are_those_that_the_library_reads() {
-    let text = fs::read_to_string(fixture("tensors.json")).unwrap();
     type Row = (String, String, Vec<u64>, String);
+    let text = fs::read_to_string(fixture("tensors.json")).unwrap();
     let files: BTreeMap<String, Vec<Row>> = serde_json::from_str(&text).unwrap();
     assert!(files.len() > 20);
     for (file, expected) in files {
