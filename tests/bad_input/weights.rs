@@ -96,8 +96,8 @@ fn lay_large(path: &Path, size: usize, begin: &str, pattern: &str, end: &str) {
     while header.len() + pattern.len() + end.len() <= size {
         header.push_str(pattern);
     }
-    let fill = size - header.len() - end.len();
-    let _ = write!(header, "{}{end}", " ".repeat(fill));
+    let blanks = size - header.len() - end.len();
+    let _ = write!(header, "{}{end}", " ".repeat(blanks));
     file.write_all_at(header.as_bytes(), 8).unwrap();
 }
 

@@ -55,7 +55,9 @@ fn each_tool_s_lock_file_is_known_for_what_it_is() {
         let output = kim.run(&["freeze", "--dry-run", "--lock", name, "--", "sh", "train.sh"]);
         assert_eq!(output.code, 0, "{fixture}: {output:?}");
         let about = |line: &&str| line.starts_with("environment") || line.contains(name);
-        told.push_str(&format!("# {fixture}\n"));
+        told.push_str("# ");
+        told.push_str(fixture);
+        told.push('\n');
         for line in output.stderr.lines().filter(about) {
             told.push_str(&crate::support::filtered(line, &kim.home));
         }
@@ -97,10 +99,9 @@ fn what_departs_from_the_lock_is_told_and_recorded_and_refuses_nothing() {
         assert!(!is_list || !text.contains("/data/project"), "a place of a machine in {path:?}: {text}");
     }
     let starts = kim.json(&["entries"]);
-    let claims =
+    let mut claims =
         starts["entries"].as_array().unwrap().iter().flat_map(|entry| entry["claims"].as_array().unwrap());
-    let start =
-        claims.filter(|claim| claim["kind"] == "start").last().unwrap()["id"].as_str().unwrap().to_owned();
+    let start = claims.rfind(|claim| claim["kind"] == "start").unwrap()["id"].as_str().unwrap().to_owned();
     let met = kim.json(&["show", &start])["record"]["environment"].as_str().unwrap().to_owned();
     let (record, list) = environment(&kim, &met);
     assert_eq!(list["changed"][0]["name"], "packaging");
