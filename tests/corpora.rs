@@ -8,9 +8,11 @@ use std::path::Path;
 
 #[path = "../fuzz/src/lib.rs"]
 #[expect(unreachable_pub, reason = "the programs of the fuzzer reach it from another crate")]
+#[expect(clippy::disallowed_methods, reason = "scratch files of a test need not last")]
 mod targets;
 
 #[test]
+#[expect(clippy::print_stderr, reason = "of a panic it is known by this in which file it lies")]
 fn every_reader_survives_its_corpus() {
     let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
     let folders: BTreeSet<String> = fs::read_dir(&corpora)
@@ -26,7 +28,6 @@ fn every_reader_survives_its_corpus() {
         assert!(!files.is_empty(), "the corpus of `{name}` is empty");
         target(b"");
         for path in files {
-            // A panic names the test only; this line, which a failing test prints, names the file.
             eprintln!("{}", path.display());
             target(&fs::read(&path).unwrap());
         }
