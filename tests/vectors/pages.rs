@@ -23,6 +23,7 @@ const PAGES: &[&str] = &[
     "directories.md",
     "trust.md",
     "state.md",
+    "packs.md",
 ];
 
 fn page(name: &str) -> String {

@@ -15,6 +15,7 @@
 //! | `pointers` | what stands in the place of a file |
 //! | `described` | all of it as one JSON document, and in words |
 
+mod archive;
 mod described;
 mod gguf;
 mod layout;
@@ -28,7 +29,6 @@ mod shards;
 mod tensors;
 mod torch;
 mod trained;
-mod zip;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;

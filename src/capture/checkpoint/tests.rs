@@ -435,7 +435,7 @@ fn pickles_are_looked_through_and_what_they_import_is_told() {
     assert!(trainer.warnings().is_empty(), "no loader of the model reads it: {:?}", trainer.warnings());
 
     let harm: &[u8] = b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x02id\x85R.";
-    let packed = zip::tests::pack(&[("archive/data.pkl", harm)]);
+    let packed = archive::tests::pack(&[("archive/data.pkl", harm)]);
     let (_root, dir) =
         lay("m", &[("a.bin", harm), ("b.pt", &packed), ("c.pth", b"cos\nsystem\n(S'id'\ntR.")]);
     let found = seen(&dir);
@@ -445,7 +445,7 @@ fn pickles_are_looked_through_and_what_they_import_is_told() {
     assert!(warnings.contains("`a.bin` and 2 more are pickles"), "{warnings}");
     assert!(warnings.contains("`a.bin` and 1 more import `posix.system`"), "{warnings}");
     // Every archive of a file of DCP is looked through, not only the last one that zip readers see.
-    let clean = zip::tests::pack(&[("archive/data.pkl", b"\x80\x02}.")]);
+    let clean = archive::tests::pack(&[("archive/data.pkl", b"\x80\x02}.")]);
     let (_root, dir) =
         lay("m", &[("__0_0.distcp", &[&packed[..], &clean].concat()), (".metadata", b"\x80\x04}.")]);
     let found = seen(&dir);

@@ -7,7 +7,7 @@ use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
 
 use super::pickle::{self, Found, Stop};
 use super::role::Role;
-use super::{Error, Problem, Scene, zip};
+use super::{Error, Problem, Scene, archive};
 use crate::capture::walk::{self, Seen};
 
 /// A file that runs code when it is loaded.
@@ -99,7 +99,7 @@ fn look_in_archives(open: &mut std::fs::File, file: &Seen, role: Role) -> io::Re
     let (mut is_script, mut unknown) = (false, None);
     let (mut end, mut count) = (file.size, 0);
     while end > 0 {
-        let Some(archive) = zip::read_before(open, end, count == 0, &keep)? else {
+        let Some(archive) = archive::read_before(open, end, count == 0, &keep)? else {
             if count == 0 {
                 let is_weights = role.is_read();
                 look.problem = Some(Problem::TornArchive { path: file.path.clone(), is_weights });
@@ -112,7 +112,7 @@ fn look_in_archives(open: &mut std::fs::File, file: &Seen, role: Role) -> io::Re
                 continue;
             }
             // `torch.save` stores pickles as they are, since storages are mapped from the same file.
-            let size = if entry.method == 0 { zip::seek_to(open, entry)? } else { None };
+            let size = if entry.method == 0 { archive::seek_to(open, entry)? } else { None };
             let Some(size) = size else {
                 unknown = Some("a pickle in it is packed".to_owned());
                 continue;
