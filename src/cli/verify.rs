@@ -33,10 +33,10 @@ pub(super) struct Args {
     /// The repository that must hold the commit
     #[arg(long, value_name = "DIR")]
     repo: Option<PathBuf>,
-    /// Keys of which one must have signed the commit: git's file of allowed signers
+    /// Git's file of allowed signers, of whom one must have signed it
     #[arg(long, value_name = "FILE", requires = "repo")]
     signers: Option<PathBuf>,
-    /// What must be equal: bytes, or tensors, however files divide them
+    /// What must be equal: bytes, or tensors in whatever files
     #[arg(long, value_name = "WHAT", default_value = "bytes", hide_possible_values = true)]
     by: By,
     /// Digests to compare: blake3, or all

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 
 use crate::capture::walk::{self, Root};
-use crate::capture::weights::Problem;
+use crate::capture::weights::{Problem, Weights};
 use crate::model::content::{escape, split};
 use crate::model::{Kind, TypedId};
 
@@ -31,6 +31,12 @@ fn is_code(path: &[u8]) -> bool {
 /// Returns whether a file is only a container of tensors: with the same tensors inside it may be another one.
 fn is_container(path: &[u8]) -> bool {
     path.ends_with(b".safetensors") || path.ends_with(b".safetensors.index.json")
+}
+
+/// Returns whether a file is a shard that the index beside it does not name.
+fn is_unnamed(weights: &Weights, path: &[u8]) -> bool {
+    let is_it = |one: &Problem| matches!(one, Problem::ExtraShard { path: shard, .. } if shard == path);
+    weights.problems.iter().any(is_it)
 }
 
 impl Sight<'_> {
@@ -63,6 +69,9 @@ impl Sight<'_> {
         for path in extra {
             let why = match () {
                 () if is_code(&path) => Some("it is code, and it is not part of what was recorded"),
+                () if self.is_unnamed_shard(&path)? => {
+                    Some("it is a shard that no index names, and some loaders read every shard")
+                }
                 () if whole || read.contains(&path) => {
                     Some("a loader reads it, and it is not part of what was recorded")
                 }
@@ -106,13 +115,12 @@ impl Sight<'_> {
     /// Returns the files here that hold the tensors: shards that an index names, and the index.
     fn holding(&mut self) -> Result<BTreeSet<Vec<u8>>, Error> {
         let weights = self.weights()?;
-        let is_unnamed = |path: &Vec<u8>| {
-            weights
-                .problems
-                .iter()
-                .any(|one| matches!(one, Problem::ExtraShard { path: shard, .. } if shard == path))
-        };
-        Ok(weights.weights.iter().filter(|path| is_container(path) && !is_unnamed(path)).cloned().collect())
+        let holds = |path: &&Vec<u8>| is_container(path) && !is_unnamed(weights, path);
+        Ok(weights.weights.iter().filter(holds).cloned().collect())
+    }
+
+    fn is_unnamed_shard(&mut self, path: &[u8]) -> Result<bool, Error> {
+        Ok(is_unnamed(self.weights()?, path))
     }
 
     /// Returns whether an unrecorded file would run code when it is unpickled.

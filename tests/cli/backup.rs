@@ -446,7 +446,7 @@ fn two_backups_to_one_place_at_once_leave_one_that_is_whole() {
             let mut command = kim.command(&words);
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         });
-        let size = kim.json(&["status"])["size"].clone();
+        let size = kim.json(&["head"])["size"].clone();
         let mut made = 0;
         for child in both {
             let output = child.wait_with_output().unwrap();

@@ -123,13 +123,12 @@ fn a_pointer_in_place_of_weights_is_refused_whatever_is_asked_for() {
 }
 
 #[test]
-fn a_snapshot_of_a_hub_cache_is_refused_until_its_links_are_followed() {
+fn a_snapshot_of_a_hub_cache_is_whole_through_its_own_links() {
     let (_world, kim) = with(&["hf-cache-layout/hub"]);
     let snapshots = "hf-cache-layout/hub/models--acme--tiny-llama/snapshots";
     let name = format!("{snapshots}/5f3c1e0d9b7a48266c1d2e3f4051627384950a1b");
-    let refused = kim.run(&["record", "checkpoint", &name, "--run", "none"]);
-    refused.fails(3, "incomplete-checkpoint");
-    assert!(refused.stderr.contains("`cp -rL` makes a whole copy"), "{refused:?}");
+    let recorded = kim.json(&["record", "checkpoint", &name, "--run", "none"]);
+    assert_eq!(recorded["checkpoint"]["state"], "complete");
     for entry in std::fs::read_dir(kim.project.join(&name)).unwrap() {
         let path = entry.unwrap().path();
         let to = kim.project.join("whole").join(path.file_name().unwrap());
@@ -141,6 +140,13 @@ fn a_snapshot_of_a_hub_cache_is_refused_until_its_links_are_followed() {
         kim.ok(&["hash", "--tensors", "whole"]).split_once(' ').unwrap().0,
         kim.ok(&["hash", "--tensors", "single"]).split_once(' ').unwrap().0
     );
+    // A link out of the repository's own blobs is followed by nobody.
+    let weights = kim.project.join(&name).join("model.safetensors");
+    std::fs::remove_file(&weights).unwrap();
+    std::os::unix::fs::symlink(kim.project.join("single/model.safetensors"), &weights).unwrap();
+    let refused = kim.run(&["record", "checkpoint", &name, "--run", "none"]);
+    refused.fails(3, "incomplete-checkpoint");
+    assert!(refused.stderr.contains("`cp -rL` makes a whole copy"), "{refused:?}");
 }
 
 #[test]

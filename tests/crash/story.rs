@@ -159,15 +159,15 @@ pub(crate) fn tell(counted: &Arc<FaultDisk>, dir: &Path, told: &mut Told) -> Res
     let frozen = write(&mut hers, 1, &kim.at(12))?;
     told.hear(&hers, &frozen);
     let run = run();
-    acts::restore_run_files(&hers, run, &RunFiles { dir: run_dir(dir) })?;
-    told.run_files = true;
-
     let mut tx = hers.transaction();
     stage(&mut tx, 3)?;
     tx.put_objects(packed());
     let many = tx.commit(&kim.at(12))?;
     told.hear(&hers, &many);
     told.packed = true;
+
+    acts::restore_run_files(&hers, run, &RunFiles { dir: run_dir(dir) })?;
+    told.run_files = true;
 
     // Ben has a log key and orders for himself, then he comes without it and somebody else has to.
     told.processes.push((counted.operations().len(), "his"));
