@@ -217,13 +217,16 @@ fn copy_example(to: &Path) {
     }
 }
 
-/// Returns the folder of a Python that has what the example imports.
+/// Returns the folder of a Python that has what the example's lock file names, and nothing else.
 fn python_folder() -> PathBuf {
-    let python = std::env::var_os("LEDGER_TEST_PYTHON").unwrap_or_else(|| {
-        panic!("LEDGER_TEST_PYTHON names no Python with numpy and safetensors; ./tests/run.sh makes one and sets it")
-    });
-    let folder = Path::new(&python).parent().expect("an interpreter lies in a folder").to_owned();
-    assert!(folder.join("python").exists(), "no `python` beside {}", python.display());
+    let made = Command::new(repository().join("examples/venv.sh"))
+        .arg(repository().join("examples/digits/requirements.lock"))
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "examples/venv.sh makes no environment");
+    let folder = Path::new(String::from_utf8(made.stdout).unwrap().trim()).join("bin");
+    assert!(folder.join("python").exists(), "no `python` in {}", folder.display());
     folder
 }
 
