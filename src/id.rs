@@ -281,11 +281,6 @@ pub fn object_id(bytes: &[u8]) -> ObjectId {
     ObjectId(*blake3::hash(bytes).as_bytes())
 }
 
-/// BLAKE3 of many bytes in memory, on all cores.
-pub fn object_id_of_many(bytes: &[u8]) -> ObjectId {
-    ObjectId(*blake3::Hasher::new().update_rayon(bytes).finalize().as_bytes())
-}
-
 /// BLAKE3 of a file that is mapped into memory, on all cores; small files are read.
 ///
 /// The file must not become shorter meanwhile: the system ends a process that touches what is gone.

@@ -36,7 +36,7 @@ trap 'rm -rf -- "$scratch"' EXIT
 for name in "${targets[@]}"; do
     new=$scratch/$name
     mkdir -p -- "$new" "$fuzz/artifacts/$name"
-    # A reader of a megabyte in two seconds and 512 MiB is as slow and as large as any may be.
+    # No 64 KiB may cost a reader five seconds or 512 MiB.
     if TMPDIR=$scratch "$target_dir/$host/release/$name" -max_total_time="$seconds" -rss_limit_mb=512 -timeout=5 \
         -max_len=65536 -print_final_stats=1 -artifact_prefix="$fuzz/artifacts/$name/" \
         "$new" "$fuzz/corpus/$name" >"$scratch/$name.log" 2>&1; then
