@@ -168,7 +168,7 @@ def many():
         key = WORK / "key.pem"
         subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key], check=True)
         signature = WORK / "model.sig"
-        signing = Way("model_signing", [MODEL_SIGNING, "sign", "key", folder, "--private-key", key,
+        signing = Way("model_signing", [MODEL_SIGNING, "sign", "key", folder, "--private_key", key,
                                         "--signature", signature])
     side_by_side(ours, dvc, signing)
     what = f"{number('MANY', '20000')} files of 8 KiB, both digests"

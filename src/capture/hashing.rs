@@ -27,6 +27,7 @@ use crate::id::{
 
 /// Large enough that a read costs nothing beside the hash, small enough for the core's own cache.
 pub(super) const BUFFER: usize = 256 << 10;
+const PAGE: usize = 4096;
 /// What a core reads of a large file at a time: a subtree of BLAKE3, so a power of two.
 const PIECE: u64 = 1 << 20;
 /// Pieces of one file whose digests are held until the last is read; of larger files pieces are larger.
@@ -38,9 +39,37 @@ const TWO_THREADS: u64 = 4 << 20;
 /// Buffers on their way between the two threads.
 const IN_FLIGHT: usize = 3;
 
+/// What is read into, at the beginning of a page of memory.
+///
+/// Processors that copy with one instruction do it several times slower to other addresses, see
+/// `docs/performance.md`.
+struct Buffer {
+    bytes: Vec<u8>,
+    begin: usize,
+}
+
+impl Buffer {
+    fn new() -> Self {
+        let bytes = vec![0; BUFFER + PAGE];
+        // Where no address can be told, the first byte will do.
+        let begin = bytes.as_ptr().align_offset(PAGE).min(PAGE);
+        Self { bytes, begin }
+    }
+
+    /// The part that the next bytes of a file are read into, of which so many are left.
+    fn part(&mut self, left: u64) -> &mut [u8] {
+        let len = left.min(BUFFER as u64) as usize;
+        &mut self.bytes[self.begin..self.begin + len]
+    }
+
+    fn filled(&self, len: usize) -> &[u8] {
+        &self.bytes[self.begin..self.begin + len]
+    }
+}
+
 thread_local! {
     /// One buffer a thread, however many files it reads.
-    static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static READ: RefCell<Buffer> = RefCell::new(Buffer::new());
 }
 
 /// Told of bytes as they are read, from several threads.
@@ -192,17 +221,16 @@ fn on_one_core(
 ) -> Result<Fingerprint, Error> {
     let mut hasher = Hasher::new(digests);
     READ.with_borrow_mut(|buffer| {
-        buffer.resize(BUFFER, 0);
         let mut left = size;
         while left > 0 {
-            let part = &mut buffer[..left.min(BUFFER as u64) as usize];
+            let part = buffer.part(left);
             io::Read::read_exact(file, part).map_err(|source| at.unread(source))?;
             hasher.update(part);
             left -= part.len() as u64;
             progress(part.len() as u64);
         }
         // Files of `/proc` and of some networks say that they are empty and are not.
-        if size == 0 && io::Read::read(file, &mut buffer[..1]).map_err(|source| at.io("read", source))? > 0 {
+        if size == 0 && io::Read::read(file, buffer.part(1)).map_err(|source| at.io("read", source))? > 0 {
             return Err(at.changed("it grew"));
         }
         Ok(hasher.finish())
@@ -261,10 +289,9 @@ fn read_piece(
 ) -> Result<Piece, Error> {
     let mut hasher = PieceHasher::at(begin);
     READ.with_borrow_mut(|buffer| {
-        buffer.resize(BUFFER, 0);
         let mut done = 0;
         while done < len {
-            let part = &mut buffer[..(len - done).min(BUFFER as u64) as usize];
+            let part = buffer.part(len - done);
             file.read_exact_at(part, begin + done).map_err(|source| at.unread(source))?;
             hasher.update(part);
             done += part.len() as u64;
@@ -275,7 +302,7 @@ fn read_piece(
 }
 
 /// A buffer and how much of it is filled.
-type Filled = (Vec<u8>, usize);
+type Filled = (Buffer, usize);
 
 /// Reads a file once for both digests, of which each has a thread.
 fn in_two_threads(
@@ -285,12 +312,12 @@ fn in_two_threads(
     progress: Progress<'_>,
 ) -> Result<Fingerprint, Error> {
     let (filled, to_hash): (SyncSender<Filled>, Receiver<Filled>) = sync_channel(IN_FLIGHT);
-    let (spent, free): (Sender<Vec<u8>>, Receiver<Vec<u8>>) = channel();
+    let (spent, free): (Sender<Buffer>, Receiver<Buffer>) = channel();
     thread::scope(|scope| {
         let hash = move || {
             let mut hasher = Sha256Hasher::default();
             for (buffer, len) in to_hash {
-                hasher.update(&buffer[..len]);
+                hasher.update(buffer.filled(len));
                 // Nobody wants it back after the last one.
                 let _ = spent.send(buffer);
             }
@@ -304,13 +331,14 @@ fn in_two_threads(
         while left > 0 {
             let mut buffer = match free.try_recv() {
                 Ok(buffer) => buffer,
-                Err(_) if made < IN_FLIGHT => vec![0; BUFFER],
-                Err(_) => free.recv().unwrap_or_else(|_| vec![0; BUFFER]),
+                Err(_) if made < IN_FLIGHT => Buffer::new(),
+                Err(_) => free.recv().unwrap_or_else(|_| Buffer::new()),
             };
             made = IN_FLIGHT.min(made + 1);
-            let len = left.min(BUFFER as u64) as usize;
-            io::Read::read_exact(file, &mut buffer[..len]).map_err(|source| at.unread(source))?;
-            hasher.update(&buffer[..len]);
+            let part = buffer.part(left);
+            let len = part.len();
+            io::Read::read_exact(file, part).map_err(|source| at.unread(source))?;
+            hasher.update(buffer.filled(len));
             left -= len as u64;
             progress(len as u64);
             if filled.send((buffer, len)).is_err() {
