@@ -3,7 +3,8 @@
 //! A file is known by device, inode, size and the times of its last write and of its last change of any kind, all
 //! to the nanosecond. A program can set the first time and not the second, so a file that another one replaced is
 //! read again even if both look alike. A file that was touched about when it was read is not kept: it could change
-//! once more within the same tick of the file system's clock. Git calls such entries racy.
+//! once more within the same tick of the file system's clock. Git calls such entries racy. Nor is a file kept that
+//! begins as a pointer to other data does, so that whoever finds one here need not look at it again.
 //!
 //! The cache is derived: whatever is wrong with it, files are read. It is one file for each observed path, sorted
 //! rows between a magic and a checksum, replaced as a whole. Those who must not be fooled never ask it.
@@ -75,7 +76,7 @@ impl Stamp {
 /// The coarsest clock of a file system, in nanoseconds: FAT counts in steps of two seconds.
 const GRANULE: i64 = 2_000_000_000;
 /// Changes whenever a row does.
-const MAGIC: &[u8; 16] = b"ledger-digests/1";
+const MAGIC: &[u8; 16] = b"ledger-digests/2";
 const STAMP: usize = 40;
 const DIGEST: usize = 32;
 /// Fewer files and bytes are read again as fast as a cache is.
@@ -259,6 +260,19 @@ mod tests {
         fs::write(scene.file(3), "more content").unwrap();
         assert_eq!(scene.seen(Digests::Blake3, 10).1, 12);
         assert_eq!(scene.seen(Digests::Blake3, 10).1, 0);
+    }
+
+    #[test]
+    fn what_begins_as_a_pointer_is_read_each_time() {
+        let scene = Scene::new();
+        let pointer =
+            format!("version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 9\n", "ab".repeat(32));
+        fs::write(scene.file(7), &pointer).unwrap();
+        fs::write(scene.file(8), pointer.repeat(10)).unwrap();
+        let pointing = |tree: &Tree| tree.files.iter().filter(|file| file.may_point).count();
+        assert_eq!(pointing(&scene.seen(Digests::Blake3, 10).0), 1, "the other one is too long");
+        let (again, read) = scene.seen(Digests::Blake3, 10);
+        assert_eq!((pointing(&again), read), (1, pointer.len() as u64));
     }
 
     #[test]

@@ -72,6 +72,22 @@ thread_local! {
     static READ: RefCell<Buffer> = RefCell::new(Buffer::new());
 }
 
+/// What was read of a file, and what the system knew of it before and after.
+pub(super) struct Read<'a> {
+    pub(super) print: Fingerprint,
+    pub(super) stat: &'a Metadata,
+    /// Whether it is short and begins as a pointer of git-lfs or git-annex does.
+    pub(super) may_point: bool,
+}
+
+/// The longest pointer of git-lfs, and of git-annex in a file's place.
+const MAX_POINTER: u64 = 1024;
+
+/// Tells whether a file begins as one that stands in the place of another.
+fn begins_as_pointer(bytes: &[u8]) -> bool {
+    [&b"version https://git-lfs"[..], b"/annex/objects/"].iter().any(|begin| bytes.starts_with(begin))
+}
+
 /// Told of bytes as they are read, from several threads.
 pub(super) type Progress<'a> = &'a (dyn Fn(u64) + Sync);
 
@@ -103,12 +119,10 @@ impl Located {
 }
 
 /// Digests files, each for the place that it belongs to, and stops at the first that cannot be digested.
-///
-/// What `keep` is given is what the system knew of the file before and after it was read.
 pub(super) fn read_all<T: Send + Sync>(
     places: &mut [T],
     locate: &(dyn Fn(&T) -> Located + Sync),
-    keep: &(dyn Fn(&mut T, Fingerprint, &Metadata) + Sync),
+    keep: &(dyn Fn(&mut T, Read<'_>) + Sync),
     options: &Options,
     progress: Progress<'_>,
 ) -> Result<(), Error> {
@@ -128,9 +142,9 @@ pub(super) fn read_all<T: Send + Sync>(
             large.lock().unwrap_or_else(PoisonError::into_inner).push(place);
             return Ok(());
         }
-        let print = on_one_core(&at, &mut file, stat.size(), options.digests, progress)?;
+        let (print, may_point) = on_one_core(&at, &mut file, stat.size(), options.digests, progress)?;
         unchanged(&at, &stat)?;
-        keep(place, print, &stat);
+        keep(place, Read { print, stat: &stat, may_point });
         Ok(())
     })?;
     let mut large = large.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -146,7 +160,7 @@ pub(super) fn read_all<T: Send + Sync>(
             }
         };
         unchanged(&at, &stat)?;
-        keep(place, print, &stat);
+        keep(place, Read { print, stat: &stat, may_point: false });
         Ok(())
     };
     match options.digests {
@@ -211,21 +225,23 @@ fn unchanged(at: &Located, before: &Metadata) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads a file from its beginning to its end on this thread.
+/// Reads a file from its beginning to its end on this thread, and tells whether it may be a pointer.
 fn on_one_core(
     at: &Located,
     file: &mut File,
     size: u64,
     digests: Digests,
     progress: Progress<'_>,
-) -> Result<Fingerprint, Error> {
+) -> Result<(Fingerprint, bool), Error> {
     let mut hasher = Hasher::new(digests);
+    let mut may_point = false;
     READ.with_borrow_mut(|buffer| {
         let mut left = size;
         while left > 0 {
             let part = buffer.part(left);
             io::Read::read_exact(file, part).map_err(|source| at.unread(source))?;
             hasher.update(part);
+            may_point = size <= MAX_POINTER && begins_as_pointer(part);
             left -= part.len() as u64;
             progress(part.len() as u64);
         }
@@ -233,7 +249,7 @@ fn on_one_core(
         if size == 0 && io::Read::read(file, buffer.part(1)).map_err(|source| at.io("read", source))? > 0 {
             return Err(at.changed("it grew"));
         }
-        Ok(hasher.finish())
+        Ok((hasher.finish(), may_point))
     })
 }
 
@@ -324,7 +340,7 @@ fn in_two_threads(
             hasher.finish()
         };
         let Ok(other) = thread::Builder::new().spawn_scoped(scope, hash) else {
-            return on_one_core(at, file, size, Digests::All, progress);
+            return Ok(on_one_core(at, file, size, Digests::All, progress)?.0);
         };
         let mut hasher = Hasher::new(Digests::Blake3);
         let (mut left, mut made) = (size, 0);

@@ -16,12 +16,12 @@ use rayon::prelude::*;
 use walkdir::WalkDir;
 
 use crate::codec::Writer;
-use crate::id::{Digests, Fingerprint, ObjectId, Sha256, object_id};
+use crate::id::{Digests, ObjectId, Sha256, object_id};
 use crate::model::content::{self, Entry, Object, What, split};
 
 use super::cache::{Cache, Kept, Stamp};
 pub(crate) use super::hashing::open_regular;
-use super::hashing::{self, Located, Progress, special};
+use super::hashing::{self, Located, Progress, Read, special};
 
 /// Why a file or directory could not be observed.
 #[derive(Debug, thiserror::Error)]
@@ -141,6 +141,8 @@ pub struct Seen {
     pub sha256: Option<Sha256>,
     /// Time of its last change in nanoseconds since 1970.
     pub mtime_ns: i64,
+    /// Whether it is short and begins as a pointer of git-lfs or git-annex does.
+    pub may_point: bool,
 }
 
 /// What was seen under a path.
@@ -184,7 +186,7 @@ pub fn observe(path: &Path, options: &Options, progress: &(dyn Fn(u64) + Sync)) 
         read_changed(&found, &mut files, kept, options, progress)?;
     } else {
         let locate = |file: &Seen| found.locate(&file.path);
-        let keep = |file: &mut Seen, print, stat: &Metadata| file.read(print, stat);
+        let keep = |file: &mut Seen, read: Read<'_>| file.read(read);
         hashing::read_all(&mut files, &locate, &keep, options, progress)?;
     }
     let bytes = files.iter().map(|file| file.size).sum();
@@ -235,7 +237,8 @@ fn read_changed(
         let stat = found.stat(&file.path)?;
         let stamp = Stamp::of(&stat);
         Ok(stat.is_file().then(|| cache.find(&stamp)).flatten().map(|print| {
-            file.read(print, &stat);
+            // What begins as a pointer is never kept.
+            file.read(Read { print, stat: &stat, may_point: false });
             stamp
         }))
     };
@@ -248,9 +251,9 @@ fn read_changed(
     let mut changed: Vec<(&mut Seen, &mut Option<Stamp>)> =
         files.iter_mut().zip(&mut stamps).filter(|(_, stamp)| stamp.is_none()).collect();
     let locate = |place: &(&mut Seen, &mut Option<Stamp>)| found.locate(&place.0.path);
-    let keep = |place: &mut (&mut Seen, &mut Option<Stamp>), print, stat: &Metadata| {
-        place.0.read(print, stat);
-        *place.1 = Some(Stamp::of(stat));
+    let keep = |place: &mut (&mut Seen, &mut Option<Stamp>), read: Read<'_>| {
+        *place.1 = (!read.may_point).then(|| Stamp::of(read.stat));
+        place.0.read(read);
     };
     hashing::read_all(&mut changed, &locate, &keep, options, progress)?;
     cache.keep(files, &stamps, hits);
@@ -260,15 +263,24 @@ fn read_changed(
 impl Seen {
     /// A file of which only the name is known yet.
     const fn unread(path: Vec<u8>) -> Self {
-        Self { path, size: 0, exec: false, blake3: ObjectId::from_bytes([0; 32]), sha256: None, mtime_ns: 0 }
+        Self {
+            path,
+            size: 0,
+            exec: false,
+            blake3: ObjectId::from_bytes([0; 32]),
+            sha256: None,
+            mtime_ns: 0,
+            may_point: false,
+        }
     }
 
-    fn read(&mut self, print: Fingerprint, stat: &Metadata) {
+    fn read(&mut self, Read { print, stat, may_point }: Read<'_>) {
         self.size = print.size;
         self.exec = is_exec(stat);
         self.blake3 = print.blake3;
         self.sha256 = print.sha256;
         self.mtime_ns = mtime_ns(stat);
+        self.may_point = may_point;
     }
 }
 

@@ -7,9 +7,6 @@ use super::{Error, Problem, Scene};
 use crate::capture::walk::Seen;
 use crate::model::content::split;
 
-/// A pointer of git-lfs is a short text; its specification allows less than this.
-const MAX_POINTER: u64 = 1024;
-
 /// Finds pointers among the files that a loader reads, and descriptions of files that were not fetched.
 pub(super) fn check(
     scene: &Scene<'_>,
@@ -38,10 +35,13 @@ pub(super) fn check(
 }
 
 fn lfs_pointer(scene: &Scene<'_>, file: &Seen) -> Result<Option<Problem>, Error> {
-    let Some(bytes) = scene.read_small(file, MAX_POINTER)? else { return Ok(None) };
-    if !bytes.starts_with(b"version https://git-lfs") {
+    if !file.may_point {
         return Ok(None);
     }
+    let Some(bytes) = scene.read_small(file, file.size)?.filter(|bytes| bytes.starts_with(b"version "))
+    else {
+        return Ok(None);
+    };
     let text = String::from_utf8_lossy(&bytes);
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
     let digest = field("oid sha256:").filter(|digest| digest.len() == 64);

@@ -41,8 +41,6 @@ pub enum Pointer {
     },
 }
 
-/// LFS reads no more of a file to find out, and nor do we.
-const MAX_LFS: u64 = 1024;
 /// A `.dvc` file has a few lines; one over a directory has no more.
 const MAX_DVC: u64 = 64 << 10;
 
@@ -54,9 +52,7 @@ pub fn pointers(tree: &Tree, path: &Path) -> Vec<Pointer> {
     };
     let judged = tree.files.par_iter().filter_map(|file| {
         let is_dvc = file.path.ends_with(b".dvc");
-        // The shortest pointer of LFS has over 110 bytes, and one of git-annex over 60.
-        let may_be = is_dvc && file.size <= MAX_DVC || (60..=MAX_LFS).contains(&file.size);
-        if !may_be {
+        if !file.may_point && !(is_dvc && file.size <= MAX_DVC) {
             return None;
         }
         let at = place(&file.path);
