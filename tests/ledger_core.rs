@@ -2,11 +2,17 @@
 #![expect(clippy::disallowed_methods, reason = "tests lay files")]
 #![expect(clippy::unwrap_used, reason = "what a test cannot do without ends it")]
 
+use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use ledger::acts::{self, NamedContent, record_content};
+use ledger::capture::walk::{self, Reading};
 use ledger::durable::{Disk, RealDisk};
+use ledger::id::object_id;
 use ledger::ledger::{Error, Founder, Home, Ledger, Outcome, Signer, StagedClaim, init};
 use ledger::log::key::SigningKey;
 use ledger::model::{End, Fixed, Kind, Plan, Start};
@@ -206,4 +212,72 @@ fn deleting_derived_files_changes_no_answer() {
     std::fs::remove_dir_all(dir.path().join("home/cache")).unwrap_or_default();
     std::fs::remove_dir_all(dir.path().join(".ledger/tmp")).unwrap();
     assert_eq!(open(dir.path()).state().claimed(Kind::Plan), before);
+}
+
+/// What somebody does to a file of five bytes that was fingerprinted and is not copied yet.
+const EDITS: [(&str, fn(&Path)); 5] = [
+    ("other bytes, and the old size and time", |path| {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        let time = file.metadata().unwrap().modified().unwrap();
+        (&file).write_all(b"OTHER").unwrap();
+        file.set_modified(time).unwrap();
+    }),
+    ("longer", |path| {
+        std::fs::File::options().append(true).open(path).unwrap().write_all(b"more").unwrap();
+    }),
+    ("shorter", |path| std::fs::File::options().write(true).open(path).unwrap().set_len(2).unwrap()),
+    ("a link", |path| {
+        std::fs::rename(path, path.with_extension("moved")).unwrap();
+        std::os::unix::fs::symlink("z.moved", path).unwrap();
+    }),
+    ("gone", |path| std::fs::remove_file(path).unwrap()),
+];
+
+#[test]
+fn a_file_that_changes_between_its_fingerprint_and_its_copy_is_not_recorded() {
+    // Files of this size are fingerprinted when all smaller ones are, and copied by ascending name.
+    let large = vec![7; 4 << 20];
+    for (what, edit) in EDITS {
+        let dir = tempfile::tempdir().unwrap();
+        let kim = Person::new(1);
+        found(dir.path(), &kim);
+        let data = dir.path().join("data");
+        std::fs::create_dir(&data).unwrap();
+        std::fs::write(data.join("z"), "small").unwrap();
+        std::fs::write(data.join("large"), &large).unwrap();
+        let mut ledger = open(dir.path());
+        let before = ledger.store().ids().unwrap();
+        let told = AtomicU64::new(0);
+        let is_edited = AtomicBool::new(false);
+        let progress = |bytes| {
+            if told.fetch_add(bytes, Ordering::Relaxed) + bytes > 5
+                && !is_edited.swap(true, Ordering::Relaxed)
+            {
+                edit(&data.join("z"));
+            }
+        };
+        let request = NamedContent {
+            kind: Kind::Model,
+            path: &data,
+            name: None,
+            about: BTreeMap::new(),
+            from: Vec::new(),
+            store: true,
+            reading: Reading::default(),
+        };
+        let recorded =
+            record_content(&mut ledger, &request, &kim.signer(), &progress, &mut |bytes| bytes.fill(7));
+        assert!(is_edited.into_inner(), "{what}");
+        let named = |path: &Path| path == data.join("z");
+        assert!(
+            matches!(&recorded, Err(acts::Error::Walk(walk::Error::Changed { path, .. })) if named(path)),
+            "{what}: {recorded:?}"
+        );
+        // What was copied before is what its name says; of the other file there is nothing under any name.
+        let mut left = ledger.store().ids().unwrap();
+        left.retain(|id| !before.contains(id));
+        assert_eq!(left, [object_id(&large)], "{what}");
+        assert!(ledger.store().get(left[0], large.len()).unwrap() == large, "{what}");
+        assert_eq!(open(dir.path()).state().size(), 1, "{what}: something is stated");
+    }
 }

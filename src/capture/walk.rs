@@ -621,6 +621,28 @@ mod tests {
     }
 
     #[test]
+    fn a_backslash_is_a_byte_of_a_name_and_parts_nothing() {
+        let both = lay(&[("a\\x5cb", "1"), ("a/b", "2")]);
+        let tree = seen(both.path()).unwrap();
+        assert_eq!((tree.files.len(), tree.dirs.as_slice()), (2, &[b"a".to_vec()][..]));
+        assert_eq!(tree.file(b"a\\b").unwrap().blake3, object_id(b"1"));
+        assert_eq!(tree.file(b"a/b").unwrap().blake3, object_id(b"2"));
+        let [name, path] = ["a\\x5cb", "a/b"].map(|name| lay(&[(name, "1")]));
+        assert_ne!(seen(name.path()).unwrap().id, seen(path.path()).unwrap().id);
+    }
+
+    #[test]
+    fn a_name_is_as_long_as_the_system_takes_it() {
+        // 255 bytes, each of which is written with four.
+        let long = "\\xfe".repeat(255);
+        let dir = lay(&[(&format!("{long}/{long}"), "1")]);
+        let tree = seen(dir.path()).unwrap();
+        let path = [&[0xfe; 255][..], b"/", &[0xfe; 255]].concat();
+        assert_eq!(tree.file(&path).unwrap().blake3, object_id(b"1"));
+        assert!(listed(&tree).contains_key(&path), "and the tree gives it back");
+    }
+
+    #[test]
     fn links_inside_are_recorded_and_never_followed() {
         let dir = lay(&[("data/a", "1")]);
         symlink("loop", dir.path().join("loop")).unwrap();

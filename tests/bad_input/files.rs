@@ -57,8 +57,16 @@ fn a_file_that_changes_while_it_is_hashed() {
 }
 
 /// Names that shells, terminals and UTF-8 do not like.
-const NAMES: [&[u8]; 6] =
-    [b"new\nline", b"not-\xff-utf8", b"\xc3", b" -rf", b"tab\tand\x1b[31mred", b"back\\slash \"quoted\""];
+const NAMES: [&[u8]; 7] = [
+    b"new\nline",
+    b"not-\xff-utf8",
+    b"\xc3",
+    b" -rf",
+    b"tab\tand\x1b[31mred",
+    b"back\\slash \"quoted\"",
+    // As long as a name can be, and four times as long where it is written for people.
+    &[0xfe; 255],
+];
 
 #[test]
 fn names_with_newlines_and_bytes_that_are_no_text() {

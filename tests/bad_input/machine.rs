@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::figures;
 use crate::scene::{FREEZE, files, freeze, is_sound, project, refuses, root};
 use crate::support::Person;
 
@@ -219,4 +220,59 @@ fn an_answer_that_cannot_be_written_is_not_taken_back() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(6), "{said}");
     assert!(said.contains("error[disk-full]: "), "{said}");
+}
+
+#[test]
+#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
+fn a_repository_of_another_user() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: a_repository_of_another_user needs root");
+        figures::skip("a_repository_of_another_user", "needs root");
+        return;
+    }
+    let (_world, kim) = project();
+    let git = |args: &[&str]| {
+        let mut command = Command::new("git");
+        command.args(["-c", "user.name=kim", "-c", "user.email=kim@example.org"]).args(args);
+        command
+            .current_dir(&kim.project)
+            .env_clear()
+            .env("HOME", &kim.home)
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        let output = command.env("GIT_CONFIG_NOSYSTEM", "1").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    git(&["init", "-q"]);
+    git(&["add", "config.yaml"]);
+    git(&["commit", "-qm", "begin"]);
+    let code = |run: &str| kim.json(&["show", run])["record"].clone();
+    assert!(code(&freeze(&kim))["code"].is_string());
+
+    // Neither libgit2 nor git reads it, and that is never taken for "no repository" or "no change".
+    let own = |user| {
+        for path in [kim.project.clone(), kim.project.join(".git")] {
+            std::os::unix::fs::chown(path, Some(user), None).unwrap();
+        }
+    };
+    own(64_301);
+    let said = kim.run(&FREEZE[1..]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.stderr.contains("warning: the state of the code is unknown: "), "{said:?}");
+    assert!(said.stderr.contains("belongs to another user"), "{said:?}");
+    let record = code(said.stdout.trim());
+    let reason = record["none"]["code"].as_str().unwrap();
+    assert!(
+        record["code"].is_null() && reason.starts_with("unknown: the repository belongs to another user"),
+        "{record}"
+    );
+    let doctor = kim.run(&["doctor"]);
+    assert!(doctor.stdout.contains("git config --global --add safe.directory "), "{doctor:?}");
+
+    // What the hint says, done.
+    let setting = format!("[safe]\n\tdirectory = {}\n", kim.project.display());
+    std::fs::write(kim.home.join(".gitconfig"), setting).unwrap();
+    let run = freeze(&kim);
+    assert!(code(&run)["code"].is_string(), "{}", code(&run));
+    own(0);
+    is_sound(&kim, &[run]);
 }

@@ -6,6 +6,9 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what a test cannot do without ends it")]
 
 mod configs;
+#[path = "../figures/mod.rs"]
+#[expect(dead_code, reason = "other tests tell figures")]
+mod figures;
 mod files;
 mod killed;
 mod ledger_files;

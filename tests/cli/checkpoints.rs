@@ -224,3 +224,20 @@ fn the_fixtures_are_the_bytes_that_were_written() {
         assert!(fixture(link).is_symlink(), "{link}");
     }
 }
+
+#[test]
+fn a_pointer_where_weights_are_recorded_is_named_for_what_it_is() {
+    let (_world, kim) = with(&["hf-single/model", "lfs-pointer/model"]);
+    let id = kim.id(&["-q", "record", "checkpoint", "hf-single/model", "--run", "none"]);
+    for flags in [&["verify", "lfs-pointer/model"][..], &["verify", "lfs-pointer/model", "--is", &id]] {
+        let found = kim.json(flags);
+        assert_eq!(found["exit"], 1, "{found}");
+        let findings = found["findings"].as_array().unwrap();
+        let of = |kind: &str| findings.iter().find(|one| one["kind"] == kind).unwrap_or(&found);
+        assert_eq!(of("wrong-bytes")["at"], "model.safetensors", "{found}");
+        let said = of("incomplete-checkpoint")["message"].as_str().unwrap_or_default();
+        for word in ["`model.safetensors` is a git-lfs pointer", "sha256 2f08f521e37c..", "30960 bytes"] {
+            assert!(said.contains(word), "{word}: {found}");
+        }
+    }
+}

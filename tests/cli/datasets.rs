@@ -126,3 +126,83 @@ fn one_byte_makes_another_data_set() {
     seen.dedup();
     assert_eq!(seen.len(), 4, "the last byte, line ends and a missing line end all count");
 }
+
+#[test]
+fn no_byte_is_left_out_however_large_the_data_are() {
+    let (_world, kim) = World::project();
+    // Text, a column of times and a type of numbers: what a sample of rows or a digest of values would not see.
+    let numbers = |dtype: &str| {
+        format!("\u{93}NUMPY{{'descr': '{dtype}', 'shape': (2,)}}\n\0\0\0\0\u{1}\u{1}\u{1}\u{1}")
+    };
+    let mut all: Vec<Vec<u8>> = vec![
+        b"id,at\n1,2026-11-30T18:00:00Z\n2,2026-11-30T18:00:01Z\n".to_vec(),
+        b"id,at\n1,2026-11-30T18:00:00Z\n2,2026-12-01T18:00:01Z\n".to_vec(),
+        numbers("<f4").into_bytes(),
+        numbers("<i4").into_bytes(),
+    ];
+    let rows: String = (0..1_000_000).map(|n| format!("{:07}\n", n)).collect();
+    let large = rows.into_bytes();
+    all.extend([0, 4_095, 4_096, (1 << 20) - 1, 1 << 20, large.len() / 2, large.len() - 1].map(|at| {
+        let mut other = large.clone();
+        other[at] ^= 1;
+        other
+    }));
+    all.push(large);
+    let mut seen: Vec<String> = Vec::new();
+    for bytes in &all {
+        kim.lay("data", bytes);
+        seen.push(kim.ok(&["hash", "--no-cache", "data"]));
+    }
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), all.len());
+}
+
+#[test]
+fn data_behind_a_link_are_what_the_link_led_to() {
+    let (_world, kim) = World::project();
+    kim.lay("v1/train.csv", b"1,2\n");
+    kim.lay("v2/train.csv", b"1,3\n");
+    let link = kim.project.join("current");
+    let lead = |to: &str| {
+        std::fs::remove_file(&link).unwrap_or_default();
+        symlink(to, &link).unwrap();
+    };
+    lead("v1");
+    kim.ok(&["-q", "freeze", "--data", "train=current", "--name", "base", "--", "sh"]);
+    kim.ok(&["-q", "start", "base"]);
+    kim.copy("checkpoints/hf-single/model", "out");
+    kim.ok(&["-q", "record", "checkpoint", "out", "--run", "base"]);
+    kim.ok(&["-q", "end", "base"]);
+    let data = || kim.json(&["show", "base"])["record"]["data"].clone();
+    let frozen = data();
+    let changes: [(&str, &[u8]); 2] = [("v2", b"1,2\n"), ("v1", b"9,9\n")];
+    for (to, first) in changes {
+        lead(to);
+        kim.lay("v1/train.csv", first);
+        kim.run(&["start", "base", "--again"]).fails(4, "frozen-drift");
+        let found = kim.json(&["verify", "out", "--data"]);
+        assert_eq!(found["exit"], 1, "{found}");
+        let findings = found["findings"].as_array().unwrap().iter();
+        let wrong: Vec<&str> = findings
+            .filter(|one| one["kind"] == "wrong-bytes")
+            .map(|one| one["message"].as_str().unwrap())
+            .collect();
+        assert!(matches!(&wrong[..], [text] if text.starts_with("data `train`: recorded ")), "{found}");
+        assert_eq!(data(), frozen, "what was frozen stays");
+    }
+    kim.lay("v1/train.csv", b"1,2\n");
+    assert_eq!(kim.json(&["verify", "out", "--data"])["exit"], 0);
+}
+
+#[test]
+fn a_pointer_is_no_base_model_either() {
+    let (_world, kim) = World::project();
+    kim.copy("checkpoints/lfs-pointer/model", "model");
+    let output = kim.run(&["-q", "freeze", "--base", "policy=model", "--", "sh"]);
+    output.fails(4, "pointer");
+    for said in ["2f08f521e37ca5371b40fdc4163ffdfa66ef3346171cbbc1ffe7c7602f2833d4", "30960 bytes"] {
+        assert!(output.stderr.contains(said), "{output:?}");
+    }
+    assert_eq!(kim.json(&["head"])["size"], 1);
+}

@@ -300,3 +300,36 @@ fn an_observed_evaluation_may_write_a_directory() {
     // What lay there before is not what the command wrote.
     run("true").fails(3, "no-results");
 }
+
+#[test]
+fn numbers_that_a_float_or_json_would_bend_stay_as_they_were_written() {
+    let (_world, kim) = world();
+    let written = [
+        ("beyond", "1e400"),
+        ("digits", "0.1000000000000000055511151231257827"),
+        ("down", "-Infinity"),
+        ("large", "9007199254740993"),
+        ("none", "NaN"),
+        ("tiny", "1e-320"),
+        ("up", "Infinity"),
+        ("zero", "-0.0"),
+    ];
+    let members: Vec<String> = written.iter().map(|(name, text)| format!("\"{name}\": {text}")).collect();
+    kim.lay("r.json", format!("{{\"task\": \"t\", \"metrics\": {{{}}}}}", members.join(", ")).as_bytes());
+    let id = kim.ok(&["-q", "record", "eval", "r.json", "--subject", SUBJECT]);
+    let expected: Vec<Value> = written.iter().map(|(name, text)| json!([name, text, null, null])).collect();
+    assert_eq!(metrics(&kim.json(&["show", &id])), Value::from(expected));
+    // Each bar is asked about the number, and none is passed by what is no number.
+    for (bar, passes) in [
+        ("metrics.up > 1e308", true),
+        ("metrics.down < -1e308", true),
+        ("metrics.tiny > 0.0", true),
+        ("metrics.zero == 0.0", true),
+        ("metrics.large > 9007199254740992", true),
+        ("metrics.none < 1e308 || metrics.none >= 1e308", false),
+        ("metrics.none != 0.0", false),
+    ] {
+        let found = kim.ok(&["-q", "ls", "evals", "--ids", "--where", bar]);
+        assert_eq!(found == id, passes, "{bar}: {found}");
+    }
+}

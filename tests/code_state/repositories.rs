@@ -1,8 +1,9 @@
 //! Repositories that are unusual, broken or none, and those that cannot be read without git.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -219,6 +220,83 @@ fn submodules() {
             diff_makes_the_same_tree(&repo, &gone);
         }
     });
+}
+
+/// Every file and link below a directory with its bytes and the time of its last change.
+fn all_below(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, i64, i64)> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        let (path, meta) = (entry.path(), entry.metadata().unwrap());
+        if meta.is_dir() {
+            found.extend(all_below(&path));
+        } else {
+            let bytes = if meta.is_symlink() {
+                fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
+            } else {
+                fs::read(&path).unwrap()
+            };
+            found.insert(path, (bytes, meta.mtime(), meta.mtime_nsec()));
+        }
+    }
+    found
+}
+
+#[test]
+fn submodules_of_submodules_are_seen_and_nothing_is_touched() {
+    hermetic("repositories::submodules_of_submodules_are_seen_and_nothing_is_touched", |dir| {
+        for (kind, init, then) in KINDS {
+            let middle = with_submodule(&dir.join(kind), init);
+            let repo = repository(&dir.join(kind).join("top"), init);
+            git(&repo, &["submodule", "--quiet", "add", middle.to_str().unwrap(), "third party"]);
+            git(&repo, &["submodule", "--quiet", "update", "--init", "--recursive"]);
+            commit(&repo);
+            if !then.is_empty() {
+                git(&repo, then);
+            }
+            let (outer, inner) = (repo.join("third party"), repo.join("third party/lib/sub"));
+            let commits = [&outer, &inner].map(|dir| git_line(dir, &["rev-parse", "HEAD"]));
+            let at = |state: &CodeState| {
+                let found = state.submodules.iter();
+                found.map(|sub| (lossy(&sub.path), sub.commit.clone(), sub.dirty)).collect::<Vec<_>>()
+            };
+            let expected = |commits: &[String; 2], dirty: [bool; 2]| {
+                let paths = ["third party", "third party/lib/sub"].into_iter();
+                let rows = paths.zip(commits).zip(dirty);
+                rows.map(|((path, commit), dirty)| (path.to_owned(), commit.clone(), dirty))
+                    .collect::<Vec<_>>()
+            };
+            // Which state is looked at, and whether anything is written by looking.
+            let looked = || {
+                let before = all_below(&repo);
+                let state = state(&repo);
+                let (files, omitted) = untracked(&repo, &[]).unwrap();
+                assert_eq!(omitted, 0);
+                assert!(all_below(&repo) == before, "{kind}: something was written by looking");
+                (state, files.iter().map(|file| lossy(&file.path)).collect::<Vec<_>>())
+            };
+            let (clean, files) = looked();
+            assert_eq!((clean.dirt.clone(), files), (Dirt::Clean, vec![]), "{kind}");
+            assert_eq!(at(&clean), expected(&commits, [false; 2]), "{kind}");
+
+            fs::write(inner.join("run.sh"), "2\n").unwrap();
+            fs::write(inner.join("notes.txt"), "x").unwrap();
+            let (dirty, files) = looked();
+            assert_eq!(changes(&dirty), [('M', "third party/lib/sub/run.sh".to_owned())], "{kind}");
+            assert_eq!(at(&dirty), expected(&commits, [true; 2]), "{kind}: what holds dirt is dirty");
+            assert_eq!(files, ["third party/lib/sub/notes.txt"], "{kind}");
+
+            // The innermost one at another commit, and clean there.
+            git(&inner, &["commit", "-q", "-a", "-m", "next"]);
+            let next = [commits[0].clone(), git_line(&inner, &["rev-parse", "HEAD"])];
+            let (moved, _) = looked();
+            assert_eq!(changes(&moved), [('M', "third party/lib/sub".to_owned())], "{kind}");
+            assert_eq!(at(&moved), expected(&next, [true; 2]), "{kind}");
+        }
+    });
+}
+
+fn lossy(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
 }
 
 #[test]

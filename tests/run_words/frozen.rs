@@ -1,6 +1,6 @@
 //! What is frozen is what starts: files, names, drift, dirty trees, attempts, and jobs that are requeued.
 
-use crate::scene::{PATH, claimed, git, project, refused, run_dir, size};
+use crate::scene::{PATH, claimed, git, lay_weights, project, refused, run_dir, size};
 use crate::support::{Output, Person};
 
 #[test]
@@ -191,4 +191,105 @@ fn a_run_that_a_job_starts_by_name_is_one_attempt_until_it_ends() {
     assert!(!second.stderr.contains("before") && !second.stderr.contains("gap"), "{second:?}");
     assert_eq!(claimed(&kim, "start").len(), 3);
     assert_eq!(claimed(&kim, "end").len(), 3);
+}
+
+#[test]
+fn data_of_the_old_size_and_time_are_noticed_where_everything_is_read() {
+    let (_world, kim) = project();
+    let run = kim.ok(&["freeze"]);
+    kim.ok(&["start", &run]);
+    lay_weights(&kim, "out/ck", 1);
+    kim.ok(&["record", "checkpoint", "out/ck", "--run", &run]);
+    kim.ok(&["end", &run]);
+    let path = kim.project.join("data/train.csv");
+    let time = path.metadata().unwrap().modified().unwrap();
+    std::fs::write(&path, b"1,2\n3,5\n").unwrap();
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+    let full = kim.run(&["start", &run, "--again", "--check", "full"]);
+    assert!(refused(&full, 4, "frozen-drift").contains("data train"), "{full:?}");
+    assert_eq!(kim.run(&["verify", "out/ck", "--data"]).code, 1);
+    assert_ne!(kim.ok(&["freeze"]), run, "a freeze reads it again");
+}
+
+#[test]
+fn what_was_frozen_from_no_commit_says_so_to_whoever_verifies() {
+    let (_world, kim) = project();
+    kim.lay("train.py", b"print('a change that nobody committed')\n");
+    kim.lay("notes/tool.py", b"print('a file that nobody added')\n");
+    let run = kim.ok(&["freeze", "--allow-dirty"]);
+    let shown = kim.json(&["show", &run]);
+    // What is untracked is listed with its digest, where it lay.
+    let links = shown["claim"]["links"].as_array().unwrap();
+    let untracked =
+        links.iter().find(|link| link["role"] == "untracked").unwrap_or_else(|| panic!("{shown}"));
+    let tree = kim.json(&["show", untracked["id"].as_str().unwrap()])["record"].clone();
+    let notes = format!("tree:{}", tree["notes"]["tree"].as_str().unwrap());
+    let tool = kim.json(&["show", &notes])["record"]["tool.py"].clone();
+    let digest = kim.ok(&["hash", "notes/tool.py"]);
+    assert!(tool.to_string().contains(digest.split_once(' ').unwrap().0), "{tool}");
+    let code = kim.json(&["show", shown["record"]["code"].as_str().unwrap()])["record"].clone();
+    assert_eq!(code["dirt"], "dirty", "{code}");
+    assert!(code["diff"].is_string(), "{code}");
+
+    kim.ok(&["start", &run]);
+    lay_weights(&kim, "out/ck", 1);
+    let checkpoint = kim.ok(&["record", "checkpoint", "out/ck", "--run", &run]);
+    kim.ok(&["end", &run]);
+    let found = kim.json(&["verify", "out/ck", "--is", &checkpoint]);
+    let dirty = found["findings"].as_array().unwrap().iter().find(|one| one["kind"] == "dirty");
+    let dirty = dirty.unwrap_or_else(|| panic!("{found}"));
+    assert_eq!((&dirty["severity"], found["exit"].as_i64()), (&"warn".into(), Some(0)), "{found}");
+}
+
+#[test]
+fn a_large_diff_is_stored_whole() {
+    let (_world, kim) = project();
+    // The digits of a small generator, which pack badly: nine million bytes before, and others after.
+    let lines = |seed: u64| {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state
+        };
+        (0..450_000).map(|_| format!("{:019}\n", next() % 10_u64.pow(19))).collect::<String>()
+    };
+    let (before, after) = (lines(1), lines(2));
+    kim.lay("table.txt", before.as_bytes());
+    git(&kim, &["add", "-A"]);
+    git(&kim, &["commit", "-qm", "table"]);
+    kim.lay("table.txt", after.as_bytes());
+    let run = kim.ok(&["-q", "freeze", "--allow-dirty"]);
+    let code = kim.json(&["show", &run])["record"]["code"].as_str().unwrap().to_owned();
+    let diff = kim.json(&["show", &code])["record"]["diff"].as_str().unwrap().to_owned();
+    let patch = kim.command(&["cat", &diff]).output().unwrap().stdout;
+    assert!(patch.len() > 18_000_000, "{} bytes", patch.len());
+    git(&kim, &["checkout", "-q", "table.txt"]);
+    std::fs::write(kim.home.join("patch"), &patch).unwrap();
+    git(&kim, &["apply", kim.home.join("patch").to_str().unwrap()]);
+    assert!(std::fs::read(kim.project.join("table.txt")).unwrap() == after.as_bytes());
+    assert_eq!(kim.run(&["fsck"]).code, 0);
+}
+
+#[test]
+fn without_a_branch_or_a_repository_the_plan_says_what_there_was() {
+    let (_world, kim) = project();
+    git(&kim, &["commit", "-q", "--allow-empty", "-m", "next"]);
+    git(&kim, &["checkout", "-q", "--detach", "HEAD~1"]);
+    let run = kim.ok(&["freeze"]);
+    let code = kim.json(&["show", &run])["record"]["code"].as_str().unwrap().to_owned();
+    let commit = kim.json(&["show", &code])["record"]["commit"].as_str().unwrap().to_owned();
+    let head = std::fs::read_to_string(kim.project.join(".git/HEAD")).unwrap();
+    assert_eq!(head.trim(), commit, "a detached head is the commit itself");
+    kim.ok(&["run", &run, "--", "true"]);
+
+    let why = |run: &str| {
+        let record = kim.json(&["show", run])["record"].clone();
+        assert!(record["code"].is_null(), "{record}");
+        record["none"]["code"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(why(&kim.ok(&["freeze", "--no-code"])), "--no-code was given");
+    std::fs::rename(kim.project.join(".git"), kim.home.join("away")).unwrap();
+    let run = kim.ok(&["freeze"]);
+    assert_eq!(why(&run), "not a git repository");
+    kim.ok(&["run", &run, "--", "true"]);
 }
