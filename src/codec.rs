@@ -90,6 +90,41 @@ pub fn check(bytes: &[u8]) -> Result<(), Error> {
     reader.end()
 }
 
+/// An entry of a map: the bytes of its key and of its value.
+pub type Entry<'a> = (&'a [u8], &'a [u8]);
+
+/// Takes a map with text keys apart.
+pub fn entries(bytes: &[u8]) -> Result<Vec<(&str, Entry<'_>)>, Error> {
+    let mut reader = Reader::new(bytes);
+    let mut map = reader.map()?;
+    let mut entries = Vec::with_capacity(map.left as usize);
+    loop {
+        let start = reader.position();
+        let Some(name) = reader.key(&mut map)? else { break };
+        let key = &bytes[start..reader.position()];
+        entries.push((name, (key, reader.skip()?)));
+    }
+    reader.end()?;
+    Ok(entries)
+}
+
+/// Puts a map together from entries with different keys.
+pub fn map_of(mut entries: Vec<Entry<'_>>) -> Result<Vec<u8>, Error> {
+    entries.sort_unstable();
+    let size: usize = entries.iter().map(|(key, value)| key.len() + value.len()).sum();
+    // No head of a map is longer than nine bytes.
+    let mut writer = Writer { bytes: Vec::with_capacity(size + 9) };
+    writer.map(entries.len());
+    for (key, value) in entries {
+        writer.raw(key).raw(value);
+    }
+    let bytes = writer.finish();
+    if bytes.len() > MAX_RECORD {
+        return Err(Error::TooLarge { size: bytes.len() });
+    }
+    Ok(bytes)
+}
+
 const UINT: u8 = 0;
 const NINT: u8 = 1;
 const BYTES: u8 = 2;
@@ -304,11 +339,16 @@ impl<'a> Reader<'a> {
     /// Steps over one item of any kind, holding it to the rules of records, and returns its bytes.
     pub fn skip(&mut self) -> Result<&'a [u8], Error> {
         let start = self.at;
-        // Items that are still to come at each level, and for maps the state of their keys.
-        let mut open: Vec<(u64, Option<MapState<'a>>)> = vec![(1, None)];
-        while let Some((left, map)) = open.last_mut() {
+        // Items that are still to come at each level, and for maps the state of their keys. Most items are a
+        // word or a number, so the levels have room only once there are some.
+        let mut open: Vec<(u64, Option<MapState<'a>>)> = Vec::new();
+        let mut outermost: (u64, Option<MapState<'a>>) = (1, None);
+        loop {
+            let (left, map) = open.last_mut().unwrap_or(&mut outermost);
             if *left == 0 {
-                open.pop();
+                if open.pop().is_none() {
+                    break;
+                }
                 continue;
             }
             *left -= 1;
@@ -334,7 +374,7 @@ impl<'a> Reader<'a> {
                 TAG => return Err(Error::NotCanonical { at, what: "a tag" }),
                 _ => self.simple(at, value)?,
             }
-            if open.len() > MAX_DEPTH + 1 {
+            if open.len() > MAX_DEPTH {
                 return Err(Error::NotCanonical { at, what: "nested too deep" });
             }
         }

@@ -196,44 +196,41 @@ pub struct Encoded {
 
 /// Encodes a record with its kind and version.
 pub fn encode<R: Record>(record: &R) -> Result<Encoded, Error> {
-    #[derive(Serialize)]
-    struct Stated<'a, R> {
-        kind: Kind,
-        v: i128,
-        record: &'a R,
-    }
     record.check().map_err(Error::Form)?;
-    // serde's `flatten` would write a map of unknown length, so the two maps are joined as values.
-    let stated = codec::encode(&Stated { kind: R::KIND, v: VERSION, record })?;
-    let mut fields: BTreeMap<String, Value> = codec::decode(&stated)?;
-    if let Some(Value::Map(inner)) = fields.remove("record") {
-        fields.extend(inner.into_iter().filter_map(|(key, value)| match key {
-            Value::Text(key) => Some((key, value)),
-            _ => None,
-        }));
-    }
-    let bytes = codec::encode(&fields)?;
+    let bytes = stated(R::KIND, &codec::encode(record)?)?;
     Ok(Encoded { id: TypedId::new(R::KIND, id::object_id(&bytes)), bytes })
+}
+
+/// Puts kind and version beside a record's own fields.
+///
+/// The bytes are joined: serde's `flatten` would write a map of unknown length, and values are slow to copy.
+fn stated(kind: Kind, own: &[u8]) -> Result<Vec<u8>, codec::Error> {
+    let beside = codec::encode(&BTreeMap::from([
+        ("kind", Value::Text(kind.word().to_owned())),
+        ("v", Value::Integer(VERSION)),
+    ]))?;
+    let entries = codec::entries(&beside)?.into_iter().chain(codec::entries(own)?);
+    codec::map_of(entries.map(|(_, entry)| entry).collect())
 }
 
 /// Decodes a record of the kind that is expected; the bytes must say the same.
 pub fn decode<R: Record>(bytes: &[u8]) -> Result<R, Error> {
-    let mut fields: BTreeMap<String, Value> = codec::decode(bytes)?;
-    check_stated(R::KIND, &fields)?;
+    codec::check(bytes)?;
+    let mut entries = codec::entries(bytes)?;
+    check_stated(R::KIND, &entries)?;
     // The one open map: it may say anything and never changes a decision.
-    if let Some(ext) = fields.remove("ext")
-        && !matches!(ext, Value::Map(_))
-    {
-        return Err(Error::Form("`ext` is not a map"));
+    if let Some(at) = entries.iter().position(|(name, _)| *name == "ext") {
+        let (_, (_, value)) = entries.remove(at);
+        if codec::Reader::new(value).map().is_err() {
+            return Err(Error::Form("`ext` is not a map"));
+        }
     }
-    let mut inner = fields.clone();
-    inner.remove("kind");
-    inner.remove("v");
-    let record: R = codec::decode(&codec::encode(&inner)?)?;
+    let own = entries.iter().filter(|(name, _)| !matches!(*name, "kind" | "v"));
+    let record: R = codec::decode(&codec::map_of(own.map(|(_, entry)| *entry).collect())?)?;
     record.check().map_err(Error::Form)?;
     check_links(R::KIND, &record.links())?;
     // A record has one form: `null` for an absent field, say, would give one content two ids.
-    if codec::decode::<BTreeMap<String, Value>>(&encode(&record)?.bytes)? != fields {
+    if encode(&record)?.bytes != codec::map_of(entries.into_iter().map(|(_, entry)| entry).collect())? {
         return Err(Error::Form("the record is not in its one form"));
     }
     Ok(record)
@@ -257,14 +254,18 @@ fn ascending<T, K: Ord>(list: &[T], key: impl Fn(&T) -> K) -> bool {
     list.windows(2).all(|pair| key(&pair[0]) < key(&pair[1]))
 }
 
-fn check_stated(expected: Kind, fields: &BTreeMap<String, Value>) -> Result<(), Error> {
-    match fields.get("kind") {
+fn check_stated(expected: Kind, entries: &[(&str, codec::Entry<'_>)]) -> Result<(), Error> {
+    let field = |wanted: &str| {
+        let entry = entries.iter().find(|(name, _)| *name == wanted);
+        entry.map(|(_, (_, value))| codec::decode::<Value>(value)).transpose()
+    };
+    match field("kind")? {
         Some(Value::Text(word)) if word == expected.word() => {}
-        other => return Err(Error::Kind { expected, found: as_text(other) }),
+        other => return Err(Error::Kind { expected, found: as_text(other.as_ref()) }),
     }
-    match fields.get("v") {
+    match field("v")? {
         Some(Value::Integer(VERSION)) => Ok(()),
-        other => Err(Error::Version { found: as_text(other) }),
+        other => Err(Error::Version { found: as_text(other.as_ref()) }),
     }
 }
 
@@ -333,8 +334,8 @@ pub fn project(kind: Kind, bytes: &[u8]) -> Result<Projection, Error> {
         Kind::Revocation => of::<Revocation>(bytes),
         Kind::Note => of::<Note>(bytes),
         _ => {
-            let fields: BTreeMap<String, Value> = codec::decode(bytes)?;
-            check_stated(kind, &fields)?;
+            codec::check(bytes)?;
+            check_stated(kind, &codec::entries(bytes)?)?;
             Ok(Projection { links: Vec::new(), facts: Facts::None })
         }
     }
