@@ -140,8 +140,7 @@ fn no_byte_is_left_out_however_large_the_data_are() {
         numbers("<f4").into_bytes(),
         numbers("<i4").into_bytes(),
     ];
-    let rows: String = (0..1_000_000).map(|n| format!("{:07}\n", n)).collect();
-    let large = rows.into_bytes();
+    let large: Vec<u8> = (0..1_000_000).flat_map(|n| format!("{n:07}\n").into_bytes()).collect();
     all.extend([0, 4_095, 4_096, (1 << 20) - 1, 1 << 20, large.len() / 2, large.len() - 1].map(|at| {
         let mut other = large.clone();
         other[at] ^= 1;

@@ -251,13 +251,14 @@ fn a_large_diff_is_stored_whole() {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             state
         };
-        (0..450_000).map(|_| format!("{:019}\n", next() % 10_u64.pow(19))).collect::<String>()
+        let line = |_| format!("{:019}\n", next() % 10_u64.pow(19)).into_bytes();
+        (0..450_000).flat_map(line).collect::<Vec<u8>>()
     };
     let (before, after) = (lines(1), lines(2));
-    kim.lay("table.txt", before.as_bytes());
+    kim.lay("table.txt", &before);
     git(&kim, &["add", "-A"]);
     git(&kim, &["commit", "-qm", "table"]);
-    kim.lay("table.txt", after.as_bytes());
+    kim.lay("table.txt", &after);
     let run = kim.ok(&["-q", "freeze", "--allow-dirty"]);
     let code = kim.json(&["show", &run])["record"]["code"].as_str().unwrap().to_owned();
     let diff = kim.json(&["show", &code])["record"]["diff"].as_str().unwrap().to_owned();
@@ -266,7 +267,7 @@ fn a_large_diff_is_stored_whole() {
     git(&kim, &["checkout", "-q", "table.txt"]);
     std::fs::write(kim.home.join("patch"), &patch).unwrap();
     git(&kim, &["apply", kim.home.join("patch").to_str().unwrap()]);
-    assert!(std::fs::read(kim.project.join("table.txt")).unwrap() == after.as_bytes());
+    assert!(std::fs::read(kim.project.join("table.txt")).unwrap() == after);
     assert_eq!(kim.run(&["fsck"]).code, 0);
 }
 
