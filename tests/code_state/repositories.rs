@@ -223,7 +223,7 @@ fn submodules() {
 }
 
 /// Every file and link below a directory with its bytes and the time of its last change.
-fn all_below(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, i64, i64)> {
+fn all_below(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, (i64, i64))> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
         let (path, meta) = (entry.path(), entry.metadata().unwrap());
@@ -235,7 +235,10 @@ fn all_below(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, i64, i64)> {
             } else {
                 fs::read(&path).unwrap()
             };
-            found.insert(path, (bytes, meta.mtime(), meta.mtime_nsec()));
+            // Git sets the time of a shared index whenever it reads one, so that it is not taken for litter.
+            let is_shared_index = entry.file_name().to_string_lossy().starts_with("sharedindex.");
+            let time = if is_shared_index { (0, 0) } else { (meta.mtime(), meta.mtime_nsec()) };
+            found.insert(path, (bytes, time));
         }
     }
     found
