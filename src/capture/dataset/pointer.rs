@@ -52,7 +52,8 @@ pub fn pointers(tree: &Tree, path: &Path) -> Vec<Pointer> {
     };
     let judged = tree.files.par_iter().filter_map(|file| {
         let is_dvc = file.path.ends_with(b".dvc");
-        if !file.may_point && !(is_dvc && file.size <= MAX_DVC) {
+        let may_be = file.may_point || is_dvc && file.size <= MAX_DVC;
+        if !may_be {
             return None;
         }
         let at = place(&file.path);
