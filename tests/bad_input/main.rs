@@ -7,7 +7,7 @@
 
 mod configs;
 #[path = "../figures/mod.rs"]
-#[expect(dead_code, reason = "other tests tell figures")]
+#[expect(dead_code, clippy::print_stdout, reason = "other tests tell figures, for people to read")]
 mod figures;
 mod files;
 mod killed;
