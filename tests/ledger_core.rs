@@ -215,7 +215,8 @@ fn deleting_derived_files_changes_no_answer() {
 }
 
 /// What somebody does to a file of five bytes that was fingerprinted and is not copied yet.
-const EDITS: [(&str, fn(&Path)); 5] = [
+type Edit = (&'static str, fn(&Path));
+const EDITS: [Edit; 5] = [
     ("other bytes, and the old size and time", |path| {
         let file = std::fs::File::options().write(true).open(path).unwrap();
         let time = file.metadata().unwrap().modified().unwrap();
