@@ -315,15 +315,11 @@ fn under_way(ledger: &Ledger, tree: &Tree, path: &Path, signer: &Signer<'_>) -> 
 /// Copies every file into the store, hashed while it is copied, and holds it to what was seen before.
 fn store_files(ledger: &Ledger, path: &Path, tree: &Tree) -> Result<(), Error> {
     use std::io::Read as _;
-    use std::os::unix::ffi::OsStrExt as _;
     let store = ledger.store();
     let mut batch = store.batch();
     let mut there = BTreeSet::new();
     for file in &tree.files {
-        let source = match tree.root {
-            Root::Dir => path.join(std::ffi::OsStr::from_bytes(&file.path)),
-            Root::File { .. } => path.to_owned(),
-        };
+        let source = tree.place_of(path, &file.path);
         if !there.insert(file.blake3) || store.contains(file.blake3)? {
             continue;
         }

@@ -59,6 +59,6 @@ fn refuse_found(name: &str, found: &[Secret]) -> Result<(), Error> {
 
 /// Refuses pointers: a digest of one would be taken for the data's.
 pub(super) fn refuse_pointers(tree: &Tree, path: &Path) -> Result<(), Error> {
-    let pointers = dataset::pointers(tree, path);
+    let pointers = dataset::pointers(tree, path)?;
     if pointers.is_empty() { Ok(()) } else { Err(Error::Pointer { pointers }) }
 }

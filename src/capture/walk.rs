@@ -285,6 +285,20 @@ impl Seen {
 }
 
 impl Tree {
+    /// Returns where a file lies that was seen under `path`.
+    ///
+    /// A root that is a symbolic link stands for the file behind it, which is opened under its own name, since
+    /// links are not followed any more once the root is known.
+    pub fn place_of(&self, path: &Path, relative: &[u8]) -> PathBuf {
+        match self.root {
+            Root::File { .. } if path.is_symlink() => {
+                fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+            }
+            Root::File { .. } => path.to_owned(),
+            Root::Dir => path.join(OsStr::from_bytes(relative)),
+        }
+    }
+
     /// Returns the file at a relative path.
     pub fn file(&self, path: &[u8]) -> Option<&Seen> {
         let at = self.files.binary_search_by(|file| file.path.as_slice().cmp(path)).ok()?;

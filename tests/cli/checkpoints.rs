@@ -241,3 +241,19 @@ fn a_pointer_where_weights_are_recorded_is_named_for_what_it_is() {
         }
     }
 }
+
+#[test]
+fn a_checkpoint_that_is_named_by_a_link_is_that_file() {
+    let (_world, kim) = with(&[LIGHTNING, "hf-single/model"]);
+    let recorded = kim.json(&["record", "checkpoint", &format!("{LIGHTNING}/last.ckpt"), "--run", "none"]);
+    assert_eq!(
+        (&recorded["exit"], &recorded["checkpoint"]["layout"]),
+        (&0.into(), &"lightning".into()),
+        "{recorded}"
+    );
+    symlink("hf-single/model/model.safetensors", kim.project.join("current.safetensors")).unwrap();
+    let tensors = |path: &str| kim.ok(&["hash", "--tensors", path]).split_once(' ').unwrap().0.to_owned();
+    assert_eq!(tensors("current.safetensors"), tensors("hf-single/model/model.safetensors"));
+    let stored = kim.run(&["record", "checkpoint", "current.safetensors", "--run", "none", "--store"]);
+    assert_eq!(stored.code, 0, "{stored:?}");
+}

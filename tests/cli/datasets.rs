@@ -206,3 +206,36 @@ fn a_pointer_is_no_base_model_either() {
     }
     assert_eq!(kim.json(&["head"])["size"], 1);
 }
+
+#[test]
+fn a_pointer_behind_a_link_is_no_data_either() {
+    let (_world, kim) = World::project();
+    kim.copy("checkpoints/lfs-pointer/model/model.safetensors", "pointer.bin");
+    symlink("pointer.bin", kim.project.join("current.bin")).unwrap();
+    kim.lay("train.csv.dvc", b"outs:\n- md5: 0123456789abcdef0123456789abcdef\n  path: train.csv\n");
+    symlink("train.csv.dvc", kim.project.join("current.dvc")).unwrap();
+    for args in [
+        &["record", "dataset", "current.bin", "--name", "x"][..],
+        &["record", "model", "current.bin", "--name", "x"],
+        &["-q", "freeze", "--data", "train=current.bin", "--", "sh"],
+        &["-q", "freeze", "--base", "policy=current.bin", "--", "sh"],
+        &["record", "dataset", "current.dvc", "--name", "x"],
+    ] {
+        kim.run(args).fails(4, "pointer");
+    }
+    assert_eq!(kim.json(&["head"])["size"], 1, "nothing was written");
+}
+
+#[test]
+fn data_that_are_named_by_a_link_are_counted_and_stored() {
+    let (_world, kim) = World::project();
+    kim.copy("data/files/verbs_test.parquet", "verbs.parquet");
+    symlink("verbs.parquet", kim.project.join("current.parquet")).unwrap();
+    let output = kim.run(&["record", "dataset", "current.parquet", "--name", "verbs", "--store"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    output.never_says("changed while it was read");
+    assert_eq!(kim.json(&["show", "data:verbs"])["about"]["records"], "12");
+    let digest = kim.ok(&["hash", "verbs.parquet"]);
+    let bytes = kim.command(&["cat", &digest[..64]]).output().unwrap().stdout;
+    assert!(bytes == std::fs::read(kim.project.join("verbs.parquet")).unwrap());
+}

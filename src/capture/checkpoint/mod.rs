@@ -31,7 +31,6 @@ mod torch;
 mod trained;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -288,10 +287,7 @@ struct Scene<'a> {
 
 impl Scene<'_> {
     fn locate(&self, path: &[u8]) -> PathBuf {
-        match self.tree.root {
-            Root::File { .. } => self.dir.to_owned(),
-            Root::Dir => self.dir.join(OsStr::from_bytes(path)),
-        }
+        self.tree.place_of(self.dir, path)
     }
 
     /// Returns the name of the directory or file itself.

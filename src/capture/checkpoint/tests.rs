@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests lay files")]
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::symlink;
 

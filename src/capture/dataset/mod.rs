@@ -19,14 +19,12 @@ mod saved;
 mod tar;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
 use super::hub::{self, Located};
-use super::walk::{Root, Seen, Tree};
+use super::walk::{Seen, Tree};
 
 pub use pointer::{Pointer, pointers};
 
@@ -234,13 +232,13 @@ fn count(
         return vec![None; parts.len()];
     }
     if form == Form::Tar {
-        let files: Vec<PathBuf> = parts.iter().map(|part| place_of(tree, path, &part.seen.path)).collect();
+        let files: Vec<PathBuf> = parts.iter().map(|part| tree.place_of(path, &part.seen.path)).collect();
         return tar::count_all(&files);
     }
     let found: Vec<Result<u64, String>> = parts
         .par_iter()
         .map(|part| {
-            let at = place_of(tree, path, &part.seen.path);
+            let at = tree.place_of(path, &part.seen.path);
             match form {
                 Form::Parquet => parquet::rows(&at),
                 Form::Arrow => arrow::rows(&at),
@@ -257,13 +255,6 @@ fn count(
     }
     notes.truncate(4);
     found.into_iter().map(Result::ok).collect()
-}
-
-fn place_of(tree: &Tree, path: &Path, relative: &[u8]) -> PathBuf {
-    match tree.root {
-        Root::File { .. } => path.to_owned(),
-        Root::Dir => path.join(OsStr::from_bytes(relative)),
-    }
 }
 
 /// What lies beside data and is none: cards, licences, bookkeeping.

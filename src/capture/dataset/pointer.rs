@@ -4,7 +4,6 @@
 //! Formats: git-lfs "Specification", at most 1024 bytes; DVC `.dvc` files, YAML with `outs`; git-annex "unlocked
 //! files", whose content is `/annex/objects/KEY`.
 
-use std::ffi::OsStr;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -45,32 +44,36 @@ pub enum Pointer {
 const MAX_DVC: u64 = 64 << 10;
 
 /// Finds pointers among what was seen under a path.
-pub fn pointers(tree: &Tree, path: &Path) -> Vec<Pointer> {
+///
+/// What may be one and cannot be read is an error: nobody may take it for data.
+pub fn pointers(tree: &Tree, path: &Path) -> Result<Vec<Pointer>, walk::Error> {
     let is_file = matches!(tree.root, Root::File { .. });
-    let place = |relative: &[u8]| {
-        if is_file { path.to_owned() } else { path.join(OsStr::from_bytes(relative)) }
-    };
-    let judged = tree.files.par_iter().filter_map(|file| {
-        let is_dvc = file.path.ends_with(b".dvc");
+    let judged = tree.files.par_iter().map(|file| {
+        let at = tree.place_of(path, &file.path);
+        // A link that was named has a name of its own.
+        let is_dvc = at.as_os_str().as_bytes().ends_with(b".dvc");
         let may_be = file.may_point || is_dvc && file.size <= MAX_DVC;
         if !may_be {
-            return None;
+            return Ok(None);
         }
-        let at = place(&file.path);
-        let (open, _) = walk::open_regular(&at).ok()?;
+        let (open, _) = walk::open_regular(&at)?;
         let mut bytes = Vec::new();
-        open.take(MAX_DVC).read_to_end(&mut bytes).ok()?;
-        let text = std::str::from_utf8(&bytes).ok()?;
-        if is_dvc {
-            let out = dvc_out(text)?;
-            let out = at.parent().unwrap_or(Path::new("")).join(out);
-            let is_there = out.exists();
-            // Beside its data in a directory it is one more file.
-            return (is_file || !is_there).then_some(Pointer::Dvc { path: at, out, is_there });
+        open.take(MAX_DVC).read_to_end(&mut bytes).map_err(|source| walk::Error::Io {
+            step: "read",
+            path: at.clone(),
+            source,
+        })?;
+        let Ok(text) = std::str::from_utf8(&bytes) else { return Ok(None) };
+        if !is_dvc {
+            return Ok(judge(text, at));
         }
-        judge(text, at)
+        let Some(out) = dvc_out(text) else { return Ok(None) };
+        let out = at.parent().unwrap_or(Path::new("")).join(out);
+        let is_there = out.exists();
+        // Beside its data in a directory it is one more file.
+        Ok((is_file || !is_there).then_some(Pointer::Dvc { path: at, out, is_there }))
     });
-    judged.collect()
+    judged.filter_map(Result::transpose).collect()
 }
 
 fn judge(text: &str, path: PathBuf) -> Option<Pointer> {
@@ -110,7 +113,7 @@ mod tests {
         "outs:\n- md5: 0123456789abcdef0123456789abcdef\n  size: 9\n  hash: md5\n  path: train.csv\n";
 
     fn found(path: &Path) -> Vec<Pointer> {
-        pointers(&observe(path, &Options::new(Digests::Blake3), &|_| {}).unwrap(), path)
+        pointers(&observe(path, &Options::new(Digests::Blake3), &|_| {}).unwrap(), path).unwrap()
     }
 
     #[test]
