@@ -121,3 +121,29 @@ fn a_sound_ledger_is_checked() {
     kim.run(&["fsck"]).matches("fsck/stray");
     kim.at(&kim.home).run(&["fsck"]).fails(3, "not-a-ledger");
 }
+
+#[test]
+fn a_data_set_with_other_links_modes_or_folders_is_another_one() {
+    let (_world, kim) = World::founded();
+    let file = kim.lay("data/run.sh", b"1\n");
+    let (link, folder) = (kim.project.join("data/link"), kim.project.join("data/empty"));
+    std::os::unix::fs::symlink("run.sh", &link).unwrap();
+    std::fs::create_dir(&folder).unwrap();
+    let id = kim.id(&["-q", "record", "dataset", "data", "--name", "train"]);
+    let verify = || kim.json(&["verify", "data", "--is", &id]);
+    assert_eq!(verify()["exit"], 0);
+    // The digest of a data set is over all of these, and a run that was frozen from it does not start.
+    let mode =
+        |mode| std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    mode(0o755);
+    let executable = verify();
+    mode(0o644);
+    std::fs::remove_dir(&folder).unwrap();
+    let without_folder = verify();
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::remove_file(&link).unwrap();
+    let without_link = verify();
+    for found in [executable, without_folder, without_link] {
+        assert_eq!((&found["exit"], &found["answer"]), (&1.into(), &"no".into()), "{found}");
+    }
+}
