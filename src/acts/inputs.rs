@@ -22,7 +22,7 @@ use crate::model::{
 };
 
 use super::environment::{Place, declared};
-use super::refuse::{refuse_pointers, refuse_secret_values, refuse_secrets};
+use super::refuse::{refuse_pointers, refuse_secret_values, refuse_secrets, without_paths};
 use super::{Error, count, private_path, read_file, size};
 
 /// Key of the project's directory among private texts; absent where it is the one that holds the ledger.
@@ -319,7 +319,7 @@ fn read_code(request: &Request, inputs: &mut Inputs) -> Result<(), Error> {
         }
         Observed::Unknown { reason } => {
             inputs.warnings.push(format!("the state of the code is unknown: {reason}"));
-            inputs.none("code", &format!("unknown: {reason}"));
+            inputs.none("code", &format!("unknown: {}", without_paths(&reason)));
             return Ok(());
         }
     };
@@ -364,7 +364,7 @@ fn read_code(request: &Request, inputs: &mut Inputs) -> Result<(), Error> {
         }
         code::Dirt::Unknown { reason } => {
             record.dirt = Dirt::Unknown;
-            record.reason = Some(reason.clone());
+            record.reason = Some(without_paths(reason));
             detail = format!("{detail}, changes unknown");
             inputs.warnings.push(format!("whether tracked files differ is unknown: {reason}"));
         }

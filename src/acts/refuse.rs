@@ -1,4 +1,5 @@
-//! What is not taken in: files that would be kept with a secret in them, and pointers in the place of data.
+//! What is not taken in: files that would be kept with a secret in them, paths of the machine in reasons, and
+//! pointers in the place of data.
 
 use std::path::Path;
 
@@ -57,8 +58,48 @@ fn refuse_found(name: &str, found: &[Secret]) -> Result<(), Error> {
     Err(Error::Secret { name: name.to_owned(), found: found.iter().map(ToString::to_string).collect() })
 }
 
+/// Leaves absolute paths out of a reason that everybody will read who gets the ledger.
+///
+/// A path ends at the quote that it began with, or else at a blank.
+pub(super) fn without_paths(reason: &str) -> String {
+    let (mut told, mut rest, mut before) = (String::new(), reason, ' ');
+    while let Some(letter) = rest.chars().next() {
+        let is_quote = matches!(before, '`' | '\'' | '"');
+        if letter == '/' && (is_quote || before == ' ' || before == '(' || before == '=') {
+            let ends = |other: char| if is_quote { other == before } else { other.is_whitespace() };
+            told.push_str("<path>");
+            rest = &rest[rest.find(ends).unwrap_or(rest.len())..];
+            before = '/';
+        } else {
+            told.push(letter);
+            rest = &rest[letter.len_utf8()..];
+            before = letter;
+        }
+    }
+    told
+}
+
 /// Refuses pointers: a digest of one would be taken for the data's.
 pub(super) fn refuse_pointers(tree: &Tree, path: &Path) -> Result<(), Error> {
     let pointers = dataset::pointers(tree, path)?;
     if pointers.is_empty() { Ok(()) } else { Err(Error::Pointer { pointers }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_paths;
+
+    #[test]
+    fn a_reason_names_no_place_of_a_machine() {
+        for (reason, told) in [
+            ("`/home/kim/my runs`: gone", "`<path>`: gone"),
+            ("failed to resolve path '/a/b': no such file", "failed to resolve path '<path>': no such file"),
+            ("/a/b is odd", "<path> is odd"),
+            ("lib/sub is and/or was dirty", "lib/sub is and/or was dirty"),
+            ("`/never closed", "`<path>"),
+            ("", ""),
+        ] {
+            assert_eq!(without_paths(reason), told);
+        }
+    }
 }

@@ -139,3 +139,15 @@ fn a_login_in_an_installed_package_s_address_reaches_no_disk() {
     let list = found.iter().find(|(_, bytes)| is_list(bytes)).expect("the list is stored");
     assert!(String::from_utf8_lossy(&list.1).contains("https://<redacted>@example.org/x.git"));
 }
+
+#[test]
+fn why_the_code_is_unknown_names_no_place_on_this_machine() {
+    let (_world, kim) = project();
+    std::fs::rename(kim.project.join(".git"), kim.home.join("away")).unwrap();
+    kim.lay(".git", b"gitdir: /nonexistent\n");
+    let run = kim.ok(&["freeze"]);
+    let reason = kim.json(&["show", &run])["record"]["none"]["code"].as_str().unwrap().to_owned();
+    assert!(reason.starts_with("unknown: "), "{reason}");
+    // The plan is for everybody who gets the ledger; paths are kept in the private record.
+    assert!(!reason.contains(kim.project.to_str().unwrap()), "{reason}");
+}
