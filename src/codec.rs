@@ -93,7 +93,7 @@ pub fn check(bytes: &[u8]) -> Result<(), Error> {
 /// An entry of a map: the bytes of its key and of its value.
 pub type Entry<'a> = (&'a [u8], &'a [u8]);
 
-/// Takes a map with text keys apart.
+/// Takes a map with text keys apart, which [`check`] has accepted: it alone counts levels from the outermost.
 pub fn entries(bytes: &[u8]) -> Result<Vec<(&str, Entry<'_>)>, Error> {
     let mut reader = Reader::new(bytes);
     let mut map = reader.map()?;

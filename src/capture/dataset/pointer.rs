@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use crate::capture::walk::{self, Root, Tree};
+use crate::id::object_id;
 
 /// A pointer that was met where data was named.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +46,7 @@ const MAX_DVC: u64 = 64 << 10;
 
 /// Finds pointers among what was seen under a path.
 ///
-/// What may be one and cannot be read is an error: nobody may take it for data.
+/// What may be one and cannot be read, or is no longer what was seen, is an error: nobody may take it for data.
 pub fn pointers(tree: &Tree, path: &Path) -> Result<Vec<Pointer>, walk::Error> {
     let is_file = matches!(tree.root, Root::File { .. });
     let judged = tree.files.par_iter().map(|file| {
@@ -63,6 +64,9 @@ pub fn pointers(tree: &Tree, path: &Path) -> Result<Vec<Pointer>, walk::Error> {
             path: at.clone(),
             source,
         })?;
+        if object_id(&bytes) != file.blake3 {
+            return Err(walk::Error::Changed { path: at, what: "its content is not what was fingerprinted" });
+        }
         let Ok(text) = std::str::from_utf8(&bytes) else { return Ok(None) };
         if !is_dvc {
             return Ok(judge(text, at));
